@@ -12,7 +12,7 @@ from helpers import BLOCK_TORCH, ONE_THREAD, unchecked
 
 from gauge.deploy.requests import Limits, RefusedError, RequestReader
 from gauge.tabular.table.arrays import column_of, columns_from_json, encode_row, encode_rows
-from gauge.tabular.table.columns import is_missing, missing
+from gauge.tabular.table.cells import is_missing, missing
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 

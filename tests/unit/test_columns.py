@@ -11,8 +11,8 @@ from helpers import unchecked
 from PIL import Image
 
 from gauge import GaugeClassifier
-from gauge.tabular.table.cells import as_words, plain
-from gauge.tabular.table.columns import MAX_CATEGORIES, ImageFiles, infer_kind, missing
+from gauge.tabular.table.cells import as_words, missing, plain
+from gauge.tabular.table.columns import MAX_CATEGORIES, ImageFiles, infer_kind
 from gauge.tabular.table.columns.category import Category
 from gauge.tabular.table.columns.number import Number
 from gauge.tabular.table.files import read_rows, read_table_file

@@ -36,7 +36,7 @@ def days(*dates: str) -> list[float]:
         (["1h30m", "10h6m"], [1.5 / 24, 10.1 / 24]),
         (["1 week", "2 days", "3 days 12 hours"], [7, 2, 3.5]),
         (["2 days 06:00:00", "0 days 12:00:00.000000"], [2.25, 0.5]),
-        (["PT90M", "P1DT12H"], [1.5 / 24, 1.5]),
+        (["PT90M", "PT450M", "P1DT12H"], [1.5 / 24, 7.5 / 24, 1.5]),
         (["65", "70"], [65, 70]),
         (["24.12.68", "24.12.69"], days("2068-12-24", "1969-12-24")),
         (["1 day", "14 days"], [1, 14]),
@@ -104,6 +104,7 @@ def test_what_is_not_read_is_missing_with_a_note_in_fit_and_predict_and_never_it
         ([f"{number / 10} {('lakh', 'crore')[number % 2]}" for number in range(60)], "units 'crore', 'lakh', and not"),
         ([f"{number / 10} lakh" for number in range(60)], "are numbers with units 'lakh', and not read as numbers"),
         ([f"{2000 + number // 4} Q{number % 4 + 1}" for number in range(60)], "are several numbers"),
+        ([f"{1960 + number}Q3" for number in range(60)], "are several numbers"),
     ],
 )
 def test_a_column_of_what_is_not_read_is_no_number_and_says_so(texts, note, caplog):

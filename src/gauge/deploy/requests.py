@@ -12,7 +12,8 @@ import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from gauge.tabular.prediction_sets import check_coverage
-from gauge.tabular.table.columns import MISSING, Cell, Column
+from gauge.tabular.table.cells import MISSING
+from gauge.tabular.table.columns import Cell, Column
 
 MAX_LISTED_PROBLEMS = 10  # in an answer
 MAX_SHOWN_CHARACTERS = 100  # of a value in an answer

@@ -24,7 +24,13 @@ from gauge.masks import UpTo
 from gauge.reports.evidence import Gain
 from gauge.tabular.ensemble import Ensemble
 from gauge.tabular.evidence.cell_trust import CellTrust
+<<<<<<< HEAD
 from gauge.tabular.table.columns import Cell, missing_cells
+=======
+from gauge.tabular.evidence.effects import MIN_PROBABILITY, NORMAL_QUANTILE
+from gauge.tabular.table.cells import missing
+from gauge.tabular.table.columns import Cell
+>>>>>>> w-reading
 from gauge.tabular.table.rows import Rows
 from gauge.training.metrics import NORMAL_QUANTILE, log_losses
 
@@ -112,7 +118,7 @@ def absent(frame: pd.DataFrame, rows: Rows) -> np.ndarray:
     given = np.zeros((len(rows), len(rows.schema.columns)), bool)
     for index, column in enumerate(rows.schema.columns):
         if isinstance(column, Cell) and column.name in frame:
-            given[:, index] = ~missing_cells(frame[column.name])
+            given[:, index] = ~missing(frame[column.name])
     return ~given & ~rows.observed()
 
 

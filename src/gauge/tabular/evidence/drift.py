@@ -18,7 +18,7 @@ import torch
 from scipy.special import chdtrc
 from torch import Tensor
 
-from gauge.tabular.table.columns import missing
+from gauge.tabular.table.cells import missing
 from gauge.tabular.table.inputs import row_names
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -174,7 +174,7 @@ def _correlations(scores: np.ndarray) -> np.ndarray:
 def _unread(frame: pd.DataFrame, rows: Rows) -> np.ndarray:
     """Where a row has a value that counts as missing, since it cannot be read or training never saw it: [rows, columns]."""
     absent = [
-        missing(frame[column.name]).to_numpy() if column.name in frame else np.ones(len(frame), bool)
+        missing(frame[column.name]) if column.name in frame else np.ones(len(frame), bool)
         for column in rows.schema.columns
     ]
     return np.asarray(~np.stack(absent, 1) & ~rows.observed())

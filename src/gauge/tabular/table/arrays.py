@@ -16,8 +16,7 @@ from gauge.tabular.table.columns import ANYWHERE, Cell, Column, Content, ImageFi
 logger = logging.getLogger(__name__)
 
 MAX_LISTED_COLUMNS = 20  # in a message
-ROWS_AT_ONCE, VALUES_AT_ONCE = 5000, 2**26  # of a table that is read in parts
-MIN_SHARE_OF_COLUMNS = 0.5  # of the model that a table needs
+ROWS_AT_ONCE = 5000  # of a table that is read in parts
 
 
 def cells(columns: Iterable[Column]) -> tuple[Cell, ...]:
@@ -58,7 +57,7 @@ def rows_at_once(columns: Iterable[Column]) -> int:
     (5000, 445)
     """
     values = sum(column.values_per_row for column in contents(columns).values())
-    return max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // max(1, values)))
+    return max(1, min(ROWS_AT_ONCE, 2**26 // max(1, values)))
 
 
 def encode_rows(
@@ -128,7 +127,7 @@ def _series(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, pd.Seri
     names = [column.name for column in columns]
     given = set(cells_of(frame.columns))
     lacking = [name for name in names if name not in given]
-    if len(names) - len(lacking) < MIN_SHARE_OF_COLUMNS * len(names):
+    if len(names) - len(lacking) < 0.5 * len(names):
         raise ValueError(
             f"the table has {len(names) - len(lacking)} of the model's {len(names)} columns, it lacks {lacking[0]!r}; its "
             f"columns are {', '.join(map(repr, frame.columns[:MAX_LISTED_COLUMNS])) or 'none'}. Check header, separator "

@@ -2,6 +2,8 @@
 
 import re
 import zlib
+from collections import Counter
+from collections.abc import Iterable
 from datetime import date
 from fractions import Fraction
 from operator import is_
@@ -13,6 +15,43 @@ import pandas as pd
 from gauge.tabular.table.dates import NUMERIC_TYPES
 
 MIN_SAMPLES = 8  # of an array that is kept as one
+MISSING = frozenset(
+    {"", ".", "?", "na", "n/a", "#n/a", "nan", "nat", "null", "unknown", "missing", "-", "--"}
+)  # lower case
+
+
+def missing(column: pd.Series) -> np.ndarray:
+    """True where a cell is NaN, None, NaT, blank, or a word such as "NA", "?" and "unknown"."""
+    absent = pd.isna(column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array)
+    if column.dtype.kind in "biufMm":
+        return np.asarray(absent)
+    cells = column.tolist()
+    words = (isinstance(cell, str) and cell.strip().lower() in MISSING for cell in cells)
+    return np.asarray(absent) | np.fromiter(words, bool, len(cells))
+
+
+def is_missing(cell: Any) -> bool:
+    """`missing` of one cell."""
+    if isinstance(cell, str):
+        return cell.strip().lower() in MISSING
+    return bool(pd.api.types.is_scalar(cell) and pd.isna(cell))
+
+
+def written_alike(names: Iterable[str]) -> list[str]:
+    """Those of different names that differ from another one only in spaces or capital letters.
+
+    >>> written_alike(["red", "blue", "Red "])
+    ['Red ', 'red']
+    """
+    written = sorted(names)
+    alike = [" ".join(name.split()).lower() for name in written]
+    count = Counter(alike)
+    return [name for name, each in zip(written, alike, strict=True) if count[each] > 1]
+
+
+def has_category_type(values: pd.Series) -> bool:
+    """Whether pandas holds the values as categories or truth values, whatever they look like."""
+    return pd.api.types.is_bool_dtype(values) or isinstance(values.dtype, pd.CategoricalDtype)
 
 
 def as_words(values: pd.Series) -> pd.Series:
@@ -67,6 +106,11 @@ def cells_of(column: pd.Series | pd.Index) -> list[Any]:
         cells: list[Any] = column.array.__arrow_array__().to_pylist()  # the protocol of Arrow
         return cells
     return column.tolist()
+
+
+def absent_files(values: pd.Series, kind: str) -> list[str]:
+    """How many files do not exist, in a sentence, if there are any of these."""
+    return [f"{len(values)} {kind} files do not exist, first {values.iloc[0]!r}"] if len(values) else []
 
 
 def paths_or_bytes(column: pd.Series, *kept: type) -> pd.Series:

@@ -5,10 +5,10 @@ Dates are days since 1970, times are hours, durations are days. Years of two dig
 
 import math
 import re
-from collections.abc import Sequence
-from datetime import date
+from contextlib import suppress
+from datetime import date, datetime
 from decimal import Decimal
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ SECONDS_PER_DAY = 86_400
 NUMERIC_TYPES = (bool, int, float, Decimal, np.number, np.bool_)
 TIMES = "%H:%M"  # in the place of the format of dates
 ISO = r"\d{4}-\d{2}-\d{2}(?:$|[T ])"
-ISO_DATE = re.compile(r"(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})", re.ASCII)
+ISO_DATE = re.compile(r"(?P<year>\d{4})-\d{2}-\d{2}", re.ASCII)
 DATES = {  # in the order in which they are tried: a day comes before its month where both are possible
     "%d.%m.%Y": r"\d{1,2}\.\d{1,2}\.\d{4}",
     "%d/%m/%Y": r"\d{1,2}/\d{1,2}/\d{4}",
@@ -78,17 +78,19 @@ def date_format(words: pd.Series) -> tuple[str, bool] | None:
 
 
 def read_days(values: pd.Series, form: str) -> np.ndarray:
-    """Dates in this format as days since 1970, with their times; NaN where there is none. Those of digits alone are read
+    """Dates in this format as days since 1970, with their times; NaN where there is none. Those without a time are read
     here, all others by pandas, which takes far longer."""
     if values.dtype.kind == "M":
         return _from_pandas(values, form)
-    if "%y" in form:
-        values, form = values.map(_with_century), form.replace("%y", "%Y")
-    days = np.array(plain_days(values.tolist(), form), np.float64)
+    cells = values.tolist()
+    known = {cell: quick_day(cell, form) for cell in {cell for cell in cells if isinstance(cell, str)}}
+    days = np.array([known[cell] if isinstance(cell, str) else math.nan for cell in cells], np.float64)
     rest = np.flatnonzero(np.isnan(days))
     if not len(rest):
         return days
-    cells, clock = values.iloc[rest].tolist(), np.zeros(len(rest))
+    if "%y" in form:
+        cells, form = [_with_century(cell) for cell in cells], form.replace("%y", "%Y")
+    cells, clock = [cells[row] for row in rest], np.zeros(len(rest))
     for row, cell in enumerate(cells):
         if form != "ISO8601" and isinstance(cell, str) and (match := re.search(TIME_OF_DAY, cell.strip())):
             cells[row], clock[row] = cell.strip()[: match.start()], hours(match[1])
@@ -129,33 +131,14 @@ def _read_dates(values: pd.Series, form: str) -> pd.Series:
     return dates.fillna(_read_dates(values.where(values.str.match(ISO)), "ISO8601"))  # these mean the same everywhere
 
 
-def plain_days(cells: Sequence[Any], form: str) -> list[float | None]:
-    """The days since 1970 of texts that are ISO dates, or dates of digits in this form; None for all others."""
-    if "%y" in form:
-        cells, form = [_with_century(cell) for cell in cells], form.replace("%y", "%Y")
-    patterns = [ISO_DATE, _digit_pattern(form)]
-    known = {cell: _plain_day(cell.strip(), patterns) for cell in {cell for cell in cells if isinstance(cell, str)}}
-    return [known[cell] if isinstance(cell, str) else None for cell in cells]
-
-
-@cache
-def _digit_pattern(form: str) -> re.Pattern[str]:
-    """Matches dates in this form if they are of digits alone, and otherwise nothing."""
-    digits = {"%d": r"(?P<day>\d{1,2})", "%m": r"(?P<month>\d{1,2})", "%Y": r"(?P<year>\d{4})"}
-    if not {"%m", "%Y"} <= set(re.findall("%.", form)) <= set(digits):
-        return re.compile(r"(?!)")
-    return re.compile(re.sub("%[dmY]", lambda part: digits[part[0]], re.escape(form)), re.ASCII)
-
-
-def _plain_day(text: str, patterns: list[re.Pattern[str]]) -> float | None:
-    for pattern in patterns:
-        if (match := pattern.fullmatch(text)) and int(match["year"]) in COMMON_YEARS:
-            try:
-                day = date(int(match["year"]), int(match["month"]), int(match.groupdict().get("day", 1)))
-            except ValueError:
-                return None
-            return float(day.toordinal() - date(1970, 1, 1).toordinal())
-    return None
+def quick_day(cell: str, form: str) -> float:
+    """The days since 1970 of a text that is an ISO date or a date in this form; NaN for what pandas has to read."""
+    text = (_with_century(cell) if "%y" in form else cell).strip()
+    pattern = "%Y-%m-%d" if ISO_DATE.fullmatch(text) else form.replace("%y", "%Y")
+    with suppress(ValueError):
+        day = datetime.strptime(text, pattern)
+        return float(day.toordinal() - date(1970, 1, 1).toordinal()) if day.year in COMMON_YEARS else math.nan
+    return math.nan
 
 
 def hours(cell: Any) -> float:
@@ -193,26 +176,22 @@ def duration(text: str) -> float:
     What pandas would read otherwise than people mean it is NaN, too: 65 as nanoseconds, 1,5 h as 15 hours, P2M as minutes;
     so is 5m, minutes or months.
 
-    >>> [round(duration(text), 4) for text in ("3 h 30 min", "2 Days 06:00:00", "PT45M", "65", "1,5 h", "P2M", "5m")]
-    [0.1458, 2.25, 0.0312, nan, nan, nan, nan]
+    >>> [round(duration(text), 4) for text in ("3 h 30 min", "2 Days 06:00:00", "PT450M", "65", "1,5 h", "P2M", "5m")]
+    [0.1458, 2.25, 0.3125, nan, nan, nan, nan]
     """
     text = text.strip().replace("−", "-")
     if text == "0":
         return 0.0
-    if (
-        len(text) > 50
-        or re.search(r"\d,\d|P[^T]*M|^[-+.\d]+\s*m$", text)
-        or not re.search(r"[A-Za-z]|\d:\d\d:\d\d", text)
-    ):
+    if len(text) > 50 or re.search(r"\d,\d|^[-+.\d]+\s*m$", text) or not re.search(r"[A-Za-z]|\d:\d\d:\d\d", text):
         return math.nan
-    if not text.startswith(
-        "P"
-    ):  # pandas knows hr, not hrs, and D and W, not week; to old versions 5 l are milliseconds
-        text = re.sub(r"(?<=[a-z]{2})s(?![a-z])", "", text.lower())
-        text = re.sub(r"(?<![a-z])(?:(d)|w|wk|week)(?![a-z])", lambda unit: "D" if unit[1] else "W", text)
-        if re.search(r"\d\s*[tlun](?![a-z])", text):
-            return math.nan
+    if iso := re.fullmatch(r"P(\d+W)?(\d+D)?(?:T(\d+H)?(\d+M)?(\d+(?:\.\d+)?S)?)?", text, re.ASCII):
+        text = " ".join(filter(None, iso.groups()))  # pandas takes two digits only
+    # pandas knows hr, not hrs, and D and W, not week
+    text = re.sub(r"(?<=[a-z]{2})s(?![a-z])", "", text.lower())
+    text = re.sub(r"(?<![a-z])(?:(d)|w|wk|week)(?![a-z])", lambda unit: "D" if unit[1] else "W", text)
+    if re.search(r"\d\s*[tlun](?![a-z])", text):  # 5 l are milliseconds to old versions
+        return math.nan
     try:
         return pd.Timedelta(text).total_seconds() / SECONDS_PER_DAY  # NaN of what pandas takes for missing
-    except ValueError:  # OverflowError of pandas is one
+    except ValueError:  # those of too large numbers, too
         return math.nan

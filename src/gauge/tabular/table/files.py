@@ -34,8 +34,8 @@ class Dialect(NamedTuple):
     columns: int = 0
 
     def read_csv(self, file: Any, **options: Any) -> Any:
-        own = {"sep": self.sep, "encoding": self.encoding, "skipinitialspace": self.skipinitialspace, "dtype": str}
-        return pd.read_csv(file, **own, **options)
+        spaces = self.skipinitialspace
+        return pd.read_csv(file, sep=self.sep, encoding=self.encoding, skipinitialspace=spaces, dtype=str, **options)
 
     def first_lines(self, path: Path, count: int) -> pd.DataFrame:
         with open_table(path) as file:

@@ -11,16 +11,12 @@ import numpy as np
 import pandas as pd
 
 from gauge.choices import pick
-from gauge.tabular.table.cells import cells_of, without_fraction
-from gauge.tabular.table.columns import FINE_COLUMNS, written_alike
+from gauge.tabular.table.cells import cells_of, without_fraction, written_alike
+from gauge.tabular.table.columns import FINE_COLUMNS
 
 logger = logging.getLogger(__name__)
 
-MAX_LISTED_CLASSES = 5  # in a message
-MAX_EXACT_INTEGER = 2**53  # up to here a float holds every integer
 MIN_QUANTITIES = 20  # different integers from which on a target looks like a quantity
-MIN_CLASS_ROWS = 5  # in the mean, for many integers to be classes
-LABEL_TYPES = ("a text", "a number", "a truth value")
 
 
 def is_frame(rows: Any) -> bool:
@@ -314,7 +310,7 @@ def target_problems(values: pd.Series, rows: int | None = None) -> Iterator[str]
     names = pd.Series(values.astype(str).unique(), dtype=object)
     classes, rows = len(names), rows or len(values)
     if alike := written_alike(names):
-        first = ", ".join(map(repr, alike[:MAX_LISTED_CLASSES]))
+        first = ", ".join(map(repr, alike[:5]))
         yield f"has classes that differ only in spaces or capital letters ({first}); write those that are the same alike"
     if classes > max(2, rows / 2):
         yield f"has {classes} classes in {rows} rows; is it an identifier? Most have one row"
@@ -325,7 +321,7 @@ def target_problems(values: pd.Series, rows: int | None = None) -> Iterator[str]
 def _check_target(labels: pd.Series, classes: int, rows: int) -> None:
     """Labels that cannot be learned: almost every row would be a class of its own."""
     numeric = pd.api.types.is_numeric_dtype(labels)
-    if classes <= MIN_QUANTITIES or classes <= (rows / MIN_CLASS_ROWS if numeric else rows / 2):
+    if classes <= MIN_QUANTITIES or classes <= (rows / 5 if numeric else rows / 2):  # integers may be a quantity
         return
     given, cure = "classes", "choose another column, or put its values into groups"
     if numeric:
@@ -356,7 +352,7 @@ def check_types(labels: Sequence[Any] | np.ndarray) -> None:
             f"labels are of one type, but {first!r} is {one} and {second!r} is {other}; make them all texts"
         )
     for name, label in kinds.items():
-        if name not in LABEL_TYPES:
+        if name not in ("a text", "a number", "a truth value"):
             raise ValueError(f"labels are texts, numbers or truth values, but {label!r} is {name}; make them texts")
 
 
@@ -391,4 +387,4 @@ def _check_quantity(labels: pd.Series) -> None:
 
 def _whole(numbers: pd.Series) -> pd.Series:
     """Where a number with a fraction is an integer all the same."""
-    return (numbers % 1 == 0) & (numbers.abs() < MAX_EXACT_INTEGER)
+    return (numbers % 1 == 0) & (numbers.abs() < 2**53)  # up to here a float holds every integer

@@ -10,7 +10,7 @@ import pandas as pd
 
 from gauge.choices import pick
 from gauge.registry import COLUMNS
-from gauge.tabular.table.cells import plain
+from gauge.tabular.table.cells import missing, plain
 from gauge.tabular.table.columns import (
     ANYWHERE,
     IGNORE,
@@ -19,22 +19,12 @@ from gauge.tabular.table.columns import (
     ImageFiles,
     ReadOptions,
     infer_kind,
-    missing,
     pick_kind,
 )
 from gauge.tabular.table.inputs import as_pandas, has_label, target_problems, width_problems
 from gauge.tabular.table.numbers import uses_decimal_commas
 
 logger = logging.getLogger(__name__)
-
-MAX_MISSING_RATE = 0.95  # of a column without a problem
-MIN_ROWS_PER_CLASS = 10
-MIN_CORRELATION = 0.5  # of missingness that is reported
-MAX_LEAK_ERROR = 0.01  # share of rows that a column which is the label in other words gets wrong
-MAX_LEAK_ERROR_LEFT = 0.1  # and of the rows that the largest class gets wrong
-MIN_LEAK_ROWS, MAX_LEAK_ROWS = 30, 2000  # to judge a column by
-MIN_OTHER_ROWS = 10  # of them, outside of the largest class
-LEAK_FOLDS = 3
 
 
 @dataclass(frozen=True)
@@ -50,7 +40,7 @@ class Inspection:
         lines = [f"{self.rows} rows, {len(self.columns)} columns", "", self.columns.to_string(index=False), ""]
         names, values = list(self.together), self.together.to_numpy()
         pairs = [(values[i, j], names[i], names[j]) for i, j in zip(*np.triu_indices(len(names), 1), strict=True)]
-        linked = sorted((pair for pair in pairs if pair[0] > MIN_CORRELATION), reverse=True)[:10]
+        linked = sorted((pair for pair in pairs if pair[0] > 0.5), reverse=True)[:10]
         lines += ["missing together:"] if linked else []
         lines += [f"  {first} and {other} (correlation {value:.2f})" for value, first, other in linked]
         lines += ["problems:"] if self.problems else ["no problems found"]
@@ -74,7 +64,8 @@ def inspect_table(
         pick_kind(kind)
     problems = [] if target is None else list(_target_problems(frame[target]))
     features = frame.columns.drop(target) if target else frame.columns
-    empty = frame[features].apply(missing).all(axis=1).to_numpy(bool) if len(features) else np.zeros(len(frame), bool)
+    cells = np.array([missing(frame[name]) for name in features], bool).reshape(-1, len(frame))
+    empty = np.asarray(cells.all(0)) & bool(len(features))
     if empty.any():
         problems.append(
             f"{empty.sum()} rows have no values and are left out of training, first row {frame.index[empty][0]}"
@@ -114,11 +105,11 @@ def _example(value: Any) -> str:
 
 def _inspect_column(column: pd.Series, kind: str, options: ReadOptions) -> tuple[np.ndarray, list[str]]:
     """Which rows are missing, and the problems of the column."""
-    mask, problems = missing(column).to_numpy(bool, copy=True), list[str]()
+    mask, problems = missing(column), list[str]()
     if kind != IGNORE:
         absent, problems = COLUMNS.get(kind).inspect(column[~mask], options)
         mask[np.flatnonzero(~mask)[absent]] = True
-    if (rate := mask.mean()) > MAX_MISSING_RATE:
+    if (rate := mask.mean()) > 0.95:
         problems.append(f"{100 * rate:.0f} % are missing; there is little to learn from it")
     return mask, problems
 
@@ -133,17 +124,17 @@ def leak_problems(cells: np.ndarray, labels: np.ndarray) -> Iterator[str]:
     >>> len(list(leak_problems(37.0 + labels, labels))), len(list(leak_problems(draw.normal(size=200), labels)))
     (1, 0)
     """
-    chosen = np.random.default_rng(0).permutation(len(labels))[:MAX_LEAK_ROWS]
+    chosen = np.random.default_rng(0).permutation(len(labels))[:2000]
     cells, labels = cells[chosen].astype(float), np.unique(labels[chosen], return_inverse=True)[1]
-    fold = np.arange(len(labels)) % LEAK_FOLDS
+    fold = np.arange(len(labels)) % 3
     right = np.zeros(len(labels), bool)
-    for number in range(LEAK_FOLDS if len(labels) >= MIN_LEAK_ROWS else 0):
+    for number in range(3 if len(labels) >= 30 else 0):
         train, test = fold != number, fold == number
         right[test] = _nearest_labels(cells[train], labels[train], cells[test]) == labels[test]
     for rows in (np.ones(len(labels), bool), ~np.isnan(cells)):
         count, others = int(rows.sum()), int(rows.sum() - np.bincount(labels[rows], minlength=1).max())
-        allowed = min(MAX_LEAK_ERROR * count, MAX_LEAK_ERROR_LEFT * others)
-        if count >= MIN_LEAK_ROWS and others >= MIN_OTHER_ROWS and (~right[rows]).sum() <= allowed:
+        allowed = min(0.01 * count, 0.1 * others)  # errors, of all and of those that the largest class gets wrong
+        if count >= 30 and others >= 10 and (~right[rows]).sum() <= allowed:
             yield (
                 f"tells the label alone: {100 * right[rows].mean():.1f} % of {count} rows, where the largest class has "
                 f"{100 * (1 - others / count):.0f} %; if it follows from the label, ignore it (columns=, --column "
@@ -181,10 +172,10 @@ def _target_problems(labels: pd.Series) -> Iterator[str]:
     counts = values.value_counts()
     if len(counts) < 2:
         yield f"{labels.name}: there is only one class"
-    few = counts[counts < MIN_ROWS_PER_CLASS]
+    few = counts[counts < 10]
     if len(few):
         example = repr(str(few.index[0]))
-        yield f"{labels.name}: {len(few)} of {len(counts)} classes have fewer than {MIN_ROWS_PER_CLASS} rows, e.g. {example}"
+        yield f"{labels.name}: {len(few)} of {len(counts)} classes have fewer than 10 rows, e.g. {example}"
     if pd.api.types.is_float_dtype(labels) and not np.all(values % 1 == 0):
         yield f"{labels.name}: fractions are not classes; divide them into classes (--classes 4, pd.qcut)"
     else:

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from gauge.tabular.table import inputs
-from gauge.tabular.table.columns import ImageFiles, missing
+from gauge.tabular.table.cells import missing
+from gauge.tabular.table.columns import ImageFiles
 from gauge.tabular.table.schema import Encoded, Schema
 from gauge.tabular.table.splits import Splits
 from gauge.tabular.table.stream import Stream

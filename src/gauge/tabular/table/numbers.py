@@ -19,7 +19,7 @@ from gauge.tabular.table.dates import (
     date_format,
     duration,
     hours,
-    plain_days,
+    quick_day,
     read_days,
 )
 
@@ -139,10 +139,9 @@ class Writing:
         return datetime(2020, 12, 31, 14, 35).strftime("%Y-%m-%d" if self.date == "ISO8601" else self.date)
 
     def quick_date(self, text: str) -> float | None:
-        """A date of digits alone as days since 1970, or a time; None for any other text."""
-        if self.date == TIMES:
-            return None if math.isnan(number := hours(text)) else number
-        return plain_days([text], self.date)[0]
+        """A time, or a date without one as days since 1970; None for any other text."""
+        number = hours(text) if self.date == TIMES else quick_day(text, self.date)
+        return None if math.isnan(number) else number
 
     def _from_text(self, texts: list[str | None]) -> np.ndarray:
         """The numbers of texts, NaN where there is none."""

@@ -13,7 +13,6 @@ from zipfile import BadZipFile, ZipFile
 
 from gauge.tabular.table.paths import packing
 
-MAX_RATIO = 200  # of the bytes unpacked to those of the file; that of tables is about 10, that of bombs above 1,000
 ALWAYS_UNPACKED = 2**26  # bytes, whatever the ratio
 DAMAGED = (OSError, EOFError, lzma.LZMAError, zlib.error, BadZipFile, RuntimeError, NotImplementedError)
 
@@ -47,9 +46,11 @@ class _Bounded(io.RawIOBase):
         except DAMAGED as error:
             raise _damaged(error) from error
         self.count += len(part)
-        if self.count > max(ALWAYS_UNPACKED, MAX_RATIO * self.size):
+        if self.count > max(
+            ALWAYS_UNPACKED, 200 * self.size
+        ):  # the ratio of tables is about 10, that of bombs above 1,000
             raise ValueError(
-                f"it has {self.size} bytes and unpacks to more than {MAX_RATIO} times as many, which tables do not; "
+                f"it has {self.size} bytes and unpacks to more than 200 times as many, which tables do not; "
                 "unpack it yourself if you trust it"
             )
         buffer[: len(part)] = part

@@ -11,16 +11,12 @@ from typing import Any
 from gauge.data.images import HALF
 
 SIDE = 224  # pixels, where a config does not say
-MAX_SIDE = 2048
 UNUSED = re.compile(
     "pooler|mask_token|masked"
 )  # weights that hidden states do not depend on, and that classifiers are saved without
 ELSEWHERE = re.compile(
     "backbone|auto_map|attn_implementation|experts_implementation|quantization_config|use_kernels|_hub"
 )
-MAX_PARAMETERS = 4 * 10**9
-MAX_LAYERS = 256
-MAX_NUMBER = 10**7  # of any other number in a config
 
 
 @dataclass(frozen=True)
@@ -54,8 +50,8 @@ class Pretrained:
     @classmethod
     def for_images(cls, source: str) -> "Pretrained":
         model = cls(source, _config(source, "vision_config"), **_colours(source))
-        if not 1 <= model.side <= MAX_SIDE:
-            raise ValueError(f"{source!r} reads images of {model.side} pixels; use a model of at most {MAX_SIDE}")
+        if not 1 <= model.side <= 2048:
+            raise ValueError(f"{source!r} reads images of {model.side} pixels; use a model of at most 2048")
         return model
 
     @property
@@ -72,8 +68,8 @@ class Pretrained:
             config = library.AutoConfig.for_model(**_checked(self.config))
             with torch.device("meta"):  # counted before any memory is taken
                 parameters = sum(weight.numel() for weight in library.AutoModel.from_config(config).parameters())
-            if parameters > MAX_PARAMETERS:
-                raise ValueError(f"its config asks for {parameters:,} parameters, the limit is {MAX_PARAMETERS:,}")
+            if parameters > 4 * 10**9:
+                raise ValueError(f"its config asks for {parameters:,} parameters, the limit is {4 * 10**9:,}")
             if weights:
                 reading = {"trust_remote_code": False, "use_safetensors": True, "ignore_mismatched_sizes": True}
                 whole, report = library.AutoModel.from_pretrained(
@@ -186,7 +182,7 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
                 f"its config sets {name!r} to {value!r}, which may be read from elsewhere; use another model"
             )
         numbers = value if isinstance(value, list | tuple) else [value]
-        most = MAX_LAYERS if re.search("layers|depth", name) else MAX_NUMBER
+        most = 256 if re.search("layers|depth", name) else 10**7
         if any(isinstance(number, int) and abs(number) > most for number in numbers):
             raise ValueError(f"its config sets {name!r} to {value!r}; at most {most:,} is supported")
         for inner in numbers:

@@ -25,7 +25,7 @@ from gauge.tabular.table.arrays import (
     encode_rows,
     flag_positions,
 )
-from gauge.tabular.table.cells import plain
+from gauge.tabular.table.cells import missing, plain
 from gauge.tabular.table.columns import (
     ANYWHERE,
     IGNORE,
@@ -38,7 +38,6 @@ from gauge.tabular.table.columns import (
     ReadOptions,
     infer_kind,
     kinds,
-    missing,
     pick_kind,
 )
 from gauge.tabular.table.numbers import uses_decimal_commas

@@ -14,8 +14,6 @@ from gauge.tabular.table.numbers import Writing
 
 logger = logging.getLogger(__name__)
 
-MIN_LATE_ROWS = 10  # that are held out, at least
-
 
 @dataclass(frozen=True)
 class Splits:
@@ -62,7 +60,7 @@ class Splits:
         if not len(known):
             return []
         order = known[np.argsort(self.times[known], kind="stable")]
-        first = self.times[order[-min(len(order), max(MIN_LATE_ROWS, round(share * len(self.times))))]]
+        first = self.times[order[-min(len(order), max(10, round(share * len(self.times))))]]
         late = (self.times >= first) & ~alone
         early = ~late
         if self.groups is not None:  # a patient who comes back is no test of patients who are new

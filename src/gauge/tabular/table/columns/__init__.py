@@ -7,11 +7,9 @@ because exported models read tables with them.
 
 import json
 import logging
-import math
 import os
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
@@ -23,7 +21,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from gauge.choices import pick
 from gauge.data.graph import Graph
 from gauge.registry import COLUMNS
-from gauge.tabular.table.cells import plain
+from gauge.tabular.table.cells import missing, plain
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,14 +30,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MISSING = frozenset(
-    {"", ".", "?", "na", "n/a", "#n/a", "nan", "nat", "null", "unknown", "missing", "-", "--"}
-)  # lower case
 IGNORE = "ignore"  # in place of a kind
 IMAGE_SIDE = 64  # pixels
 MAX_UNREADABLE = 0.1  # share of unreadable values in a training column that count as missing; more are an error
-MAX_CHARACTERS = 100_000  # of a value in a request
-MIN_CHECKED = 5  # cells with the only value of a column, as in a box to check, and cells without
 MIN_IDENTIFIERS = 20  # values; with fewer, that all are different means little
 MAX_CATEGORIES = 255  # that a column keeps; the others are rare
 FINE_COLUMNS = 500  # numbers and categories that have a unit each; more are one unit in all, as attention is quadratic
@@ -95,8 +88,8 @@ ANYWHERE = ImageFiles()
 
 
 class ReadOptions(NamedTuple):
-    """How a training column is read: the name or path of a pretrained encoder, the height and width of images, where files
-    are, whether other columns have decimal commas, and how many categories are kept."""
+    """How a training column is read: the name or path of a pretrained encoder, the side of images, where files are, whether
+    other columns have decimal commas, and how many categories are kept."""
 
     encoder: str | None = None
     image_size: int = IMAGE_SIDE
@@ -183,7 +176,7 @@ class Column(ABC):
     def request_type(self, *, max_pixels: int) -> Any:
         """The type of its value in a request, for pydantic. A value is text unless a kind says otherwise; images have at
         most `max_pixels`, and the context of the validation counts those of all images of the request."""
-        return Annotated[str, Field(max_length=MAX_CHARACTERS)] | None
+        return Annotated[str, Field(max_length=100_000)] | None
 
     def question(self) -> Question:
         """How a form asks for a value."""
@@ -258,7 +251,7 @@ class Cell(Column):
     @property
     def tells_rare_apart(self) -> bool:
         """Whether it has `rare_levels`."""
-        return False
+        return self.level_count > self.cardinality
 
     def rare_levels(self, column: pd.Series) -> np.ndarray:
         """Which rare category each cell has: a number above the `rare_code`, or that for one which is not told apart. What
@@ -283,8 +276,7 @@ class Cell(Column):
         return np.bincount(numbers[~np.isnan(numbers)].astype(int), minlength=self.bins)
 
     def new_share(self, counts: np.ndarray) -> float:
-        """The share of values to expect in further rows that cannot be encoded as they were not in training, from the counts
-        of training."""
+        """The share of values in further rows that are expected to be new and not encoded, from the counts of training."""
         return 0.0
 
     def far(self, column: pd.Series) -> np.ndarray:
@@ -357,45 +349,6 @@ class Content(Column):
         return text
 
 
-def missing(column: pd.Series) -> pd.Series:
-    """True where a cell is NaN, None, NaT, blank, or a word such as "NA", "?" and "unknown"."""
-    return pd.Series(missing_cells(column), column.index, name=column.name)
-
-
-def missing_cells(column: pd.Series) -> np.ndarray:
-    """`missing` as an array."""
-    absent = pd.isna(column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array)
-    if column.dtype.kind in "biufMm":
-        return np.asarray(absent)
-    cells = column.tolist()
-    words = np.fromiter((isinstance(cell, str) and is_missing_word(cell) for cell in cells), bool, len(cells))
-    return np.asarray(absent) | words
-
-
-def is_missing(cell: Any) -> bool:
-    """`missing` of one cell."""
-    if cell is None or isinstance(cell, str | float):
-        return cell is None or (is_missing_word(cell) if isinstance(cell, str) else math.isnan(cell))
-    return bool(pd.api.types.is_scalar(cell) and pd.isna(cell))
-
-
-def is_missing_word(text: str) -> bool:
-    """Whether a text is blank or one of the words for a missing value."""
-    return text.strip().lower() in MISSING
-
-
-def written_alike(names: Iterable[str]) -> list[str]:
-    """Those of different names that differ from another one only in spaces or capital letters.
-
-    >>> written_alike(["red", "blue", "Red "])
-    ['Red ', 'red']
-    """
-    written = sorted(names)
-    plain = [" ".join(name.split()).lower() for name in written]
-    count = Counter(plain)
-    return [name for name, each in zip(written, plain, strict=True) if count[each] > 1]
-
-
 def report_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reason: str, known: int | None) -> None:
     """Unreadable values count as missing. In training, where they are some of `known` values, many of them are an error."""
     others = f", and {len(rows) - 1} more cannot be read" if len(rows) > 1 else ""
@@ -405,11 +358,6 @@ def report_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reaso
             f"{message}; fix them, leave unknown cells empty, or set the column's kind (columns=, --column)"
         )
     logger.warning("%s; counted as missing", message)
-
-
-def absent_files(values: pd.Series, kind: str) -> list[str]:
-    """How many files do not exist, in a sentence, if there are any of these."""
-    return [f"{len(values)} {kind} files do not exist, first {values.iloc[0]!r}"] if len(values) else []
 
 
 def report_absent_files(column: pd.Series, rows: Mapping[str, Sequence[int]], kind: str) -> None:
@@ -427,7 +375,6 @@ def kinds() -> dict[str, type[Column]]:
 
 
 def pick_kind(name: str) -> None:
-    """An error if there is no kind of column with this name."""
     pick(dict.fromkeys((*kinds(), IGNORE)), name, "kind of column")
 
 
@@ -447,11 +394,6 @@ def infer_kind(column: pd.Series) -> tuple[str, str]:
         guess = kind.recognise(values) if kind.may_be_constant or not constant else None
         if guess is not None:
             return IGNORE if guess.ignored else kind.kind, guess.note
-    if min(len(values), len(column) - len(values)) >= MIN_CHECKED:
+    if min(len(values), len(column) - len(values)) >= 5:  # as a box to check
         return "category", "one value, or none"
     return IGNORE, "it is constant"  # a category can be anything else
-
-
-def has_category_type(values: pd.Series) -> bool:
-    """Whether pandas holds the values as categories or truth values, whatever they look like."""
-    return pd.api.types.is_bool_dtype(values) or isinstance(values.dtype, pd.CategoricalDtype)

@@ -13,30 +13,24 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from gauge.tabular.table.cells import as_words, cells_of, plain_cells, without_fraction
-from gauge.tabular.table.columns import (
-    DEFAULT_OPTIONS,
-    MIN_IDENTIFIERS,
-    Cell,
-    Guess,
-    Question,
-    ReadOptions,
+from gauge.tabular.table.cells import (
+    as_words,
+    cells_of,
     has_category_type,
     is_missing,
     missing,
+    plain_cells,
+    without_fraction,
     written_alike,
 )
+from gauge.tabular.table.columns import DEFAULT_OPTIONS, MIN_IDENTIFIERS, Cell, Guess, Question, ReadOptions
 from gauge.tabular.table.numbers import are_codes, unread_numbers
 
 __all__ = ["Category"]
 
 logger = logging.getLogger(__name__)
 
-LARGEST_MAX_CATEGORIES = 4096  # every category has weights of its own in the network and the linear expert
 MAX_RARE_WORDS = 10_000  # rare categories that trees and the linear expert tell apart, per column
-MIN_RARE_ROWS = 2  # of such a category; nothing can be learned from one row, and be tried on another
-MAX_CHARACTERS = 1000  # of a category in a request
-MAX_LISTED = 4  # categories in a message
 
 
 @dataclass(frozen=True)
@@ -71,7 +65,8 @@ class Category(Cell):
         for problem in filter(None, (rare, unread_numbers(counts))):
             logger.warning("column %r: %s", column.name, problem)
         ranked = counts.most_common()
-        known = [word for word, count in ranked[limit : limit + MAX_RARE_WORDS] if count >= MIN_RARE_ROWS]
+        # nothing can be learned from one row, and be tried on another
+        known = [word for word, count in ranked[limit : limit + MAX_RARE_WORDS] if count >= 2]
         kept = sorted(word for word, _ in ranked[:limit])
         return cls(str(column.name), tuple(kept), bool(rare), tuple(sorted(known)))
 
@@ -81,16 +76,16 @@ class Category(Cell):
         counts = _counts(values)
         problems += filter(None, (_rare(counts, options.max_categories), unread_numbers(counts)))
         if alike := written_alike(counts):
-            first = ", ".join(map(repr, alike[:MAX_LISTED]))
+            first = ", ".join(map(repr, alike[:4]))
             problems.append(f"categories differ only in spaces or capital letters ({first}); write the same alike")
         return absent, problems
 
     @property
     def saved_problem(self) -> str:
         words = (*self.words, *self.rare_words)
-        fine = 1 <= len(self.words) <= LARGEST_MAX_CATEGORIES and len(self.rare_words) <= MAX_RARE_WORDS
+        fine = 1 <= len(self.words) <= 4096 and len(self.rare_words) <= MAX_RARE_WORDS
         if not fine or len(set(words)) < len(words):
-            return f"it has no categories, more than {LARGEST_MAX_CATEGORIES}, or one twice"
+            return "it has no categories, more than 4096, or one twice"
         return "" if self.has_rare or not self.rare_words else "it has rare categories, and none is rare"
 
     @property
@@ -148,10 +143,6 @@ class Category(Cell):
             return self.codes[value]
         return self.codes.get(_word(value)) if type(value) in (str, int, float) else None
 
-    @property
-    def tells_rare_apart(self) -> bool:
-        return bool(self.rare_words)
-
     def rare_levels(self, column: pd.Series) -> np.ndarray:
         cells = cells_of(self.clean(column))
         return np.array([self.rare_numbers.get(_word(cell), len(self.words)) for cell in cells], np.int64)
@@ -170,7 +161,7 @@ class Category(Cell):
         return 0.0 if self.has_rare else float((counts == 1).sum() / max(counts.sum(), 1))
 
     def request_type(self, *, max_pixels: int) -> Any:
-        return Annotated[str, Field(max_length=MAX_CHARACTERS)] | bool | int | float | None
+        return Annotated[str, Field(max_length=1000)] | bool | int | float | None
 
     def question(self) -> Question:
         return Question("choice", choices=self.words)

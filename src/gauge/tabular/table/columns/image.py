@@ -17,7 +17,7 @@ from pydantic import AfterValidator
 
 from gauge.data.graph import Graph
 from gauge.data.images import Source, gather, open_image
-from gauge.tabular.table.cells import as_words, is_pixels, paths_or_bytes
+from gauge.tabular.table.cells import absent_files, as_words, has_category_type, is_pixels, missing, paths_or_bytes
 from gauge.tabular.table.columns import (
     ANYWHERE,
     DEFAULT_OPTIONS,
@@ -29,9 +29,6 @@ from gauge.tabular.table.columns import (
     Part,
     Question,
     ReadOptions,
-    absent_files,
-    has_category_type,
-    missing_cells,
     report_absent_files,
     report_unreadable,
 )
@@ -127,7 +124,7 @@ class Image(Content):
         available: dict[int, Source] = {}
         absent: dict[str, list[int]] = {}
         cells = column.tolist()
-        for row in np.flatnonzero(~missing_cells(column)).tolist():
+        for row in np.flatnonzero(~missing(column)).tolist():
             cell = cells[row]
             given = isinstance(cell, bytes | Pillow.Image | np.ndarray)
             source = cell if given else files.path(str(cell))

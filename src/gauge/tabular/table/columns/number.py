@@ -3,9 +3,7 @@
 import logging
 import math
 import re
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import date
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
@@ -14,7 +12,7 @@ import pandas as pd
 from pydantic import BeforeValidator, Field
 from scipy.special import ndtr, ndtri
 
-from gauge.tabular.table.cells import plain_cells
+from gauge.tabular.table.cells import has_category_type, missing, plain_cells
 from gauge.tabular.table.columns import (
     DEFAULT_OPTIONS,
     MAX_UNREADABLE,
@@ -23,12 +21,9 @@ from gauge.tabular.table.columns import (
     Guess,
     Question,
     ReadOptions,
-    has_category_type,
-    missing,
-    missing_cells,
     report_unreadable,
 )
-from gauge.tabular.table.dates import COMMON_YEARS, DATES, ISO_DATE, TIMES, as_clock
+from gauge.tabular.table.dates import DATES, TIMES, as_clock
 from gauge.tabular.table.numbers import Writing, are_codes, are_whole, is_named
 
 __all__ = ["Number"]
@@ -156,7 +151,7 @@ class Number(Cell):
 
     def _given(self, column: pd.Series) -> np.ndarray:
         """The numbers of the cells, not clipped to those of training; NaN where they are missing."""
-        numbers, known = np.full(len(column), np.nan), np.flatnonzero(~missing_cells(column))
+        numbers, known = np.full(len(column), np.nan), np.flatnonzero(~missing(column))
         numbers[known] = self.writing.read(self.clean(column.iloc[known]))
         return numbers
 
@@ -219,18 +214,15 @@ class Number(Cell):
         return text if own.unit == "%" else number
 
     def _requested_text(self, text: Any) -> str:
-        """The text, if it is written as the dates, times or quantities of the training table, or an ISO date."""
-        known = isinstance(text, str)
-        if known and (iso := ISO_DATE.fullmatch(text)) and int(iso["year"]) in COMMON_YEARS:
-            with suppress(ValueError):
-                date.fromisoformat(text)
-                return text  # far faster than a column of one cell
-        if not known or np.isnan(self.writing.read(pd.Series([text], dtype=object))).any():
+        """The text, if it is written as the dates, times or durations of the training table, or an ISO date for a date."""
+        if isinstance(text, str) and self.writing.date and self.writing.quick_date(text) is not None:
+            return text  # far faster than a column of one cell
+        if not isinstance(text, str) or np.isnan(self.writing.read(pd.Series([text], dtype=object))).any():
             if self.writing.durations:
                 raise ValueError("is not a number with its unit; write it as 5 days")
             example = "14:35" if self.writing.date == TIMES else "2026-01-31"
             raise ValueError(f"is not a {self.writing.noun}; write it as {example}")
-        return str(text)
+        return text
 
     def _read(self, column: pd.Series, training: bool) -> np.ndarray:
         """The cells as numbers; NaN where they are missing."""
@@ -238,7 +230,7 @@ class Number(Cell):
             numbers = np.asarray(column.values, np.float64)  # to_numpy takes several times as long
             if not np.isinf(numbers).any():
                 return numbers
-        rows = np.flatnonzero(~missing_cells(column))
+        rows = np.flatnonzero(~missing(column))
         values, numbers = column if len(rows) == len(column) else column.iloc[rows], np.full(len(column), np.nan)
         numbers[rows] = self.writing.read(values)
         unreadable = rows[np.isnan(numbers[rows])]

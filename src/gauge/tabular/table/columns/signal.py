@@ -19,7 +19,7 @@ import pandas as pd
 from pydantic import AfterValidator
 
 from gauge.data.graph import Graph
-from gauge.tabular.table.cells import MIN_SAMPLES, as_words, paths_or_bytes
+from gauge.tabular.table.cells import MIN_SAMPLES, absent_files, as_words, has_category_type, missing, paths_or_bytes
 from gauge.tabular.table.columns import (
     ANYWHERE,
     DEFAULT_OPTIONS,
@@ -29,9 +29,6 @@ from gauge.tabular.table.columns import (
     Part,
     Question,
     ReadOptions,
-    absent_files,
-    has_category_type,
-    missing_cells,
     report_absent_files,
     report_unreadable,
 )
@@ -91,7 +88,7 @@ class Signal(Content):
 
     @classmethod
     def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Signal":
-        cells = column[~missing_cells(column)].tolist()
+        cells = column[~missing(column)].tolist()
         chosen = np.linspace(0, len(cells) - 1, min(len(cells), 500)).astype(int)  # they show length, rate and scale
         recordings, reason = [], "it has none"
         for index in chosen:
@@ -135,7 +132,7 @@ class Signal(Content):
     ) -> tuple[np.ndarray, np.ndarray]:
         values = np.zeros((len(column), self.channels, self.length), np.float32)
         observed, broken, cut = np.zeros(len(column), bool), dict[int, str](), 0
-        cells, rows = column.tolist(), np.flatnonzero(~missing_cells(column)).tolist()
+        cells, rows = column.tolist(), np.flatnonzero(~missing(column)).tolist()
         absent: dict[str, list[int]] = {}
         for row in rows:
             if _is_path(cells[row]) and (reason := files.absence(cells[row])):

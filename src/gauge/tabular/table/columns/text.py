@@ -14,20 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from gauge.tabular.table.cells import as_words, plain_cells
-from gauge.tabular.table.columns import (
-    ANYWHERE,
-    DEFAULT_OPTIONS,
-    Column,
-    Content,
-    Guess,
-    ImageFiles,
-    Part,
-    ReadOptions,
-    has_category_type,
-    missing,
-    missing_cells,
-)
+from gauge.tabular.table.cells import as_words, has_category_type, missing, plain_cells
+from gauge.tabular.table.columns import ANYWHERE, DEFAULT_OPTIONS, Column, Content, Guess, ImageFiles, Part, ReadOptions
 from gauge.tabular.table.numbers import MAX_LOOKED_AT, unread_numbers
 from gauge.tabular.table.pretrained import Pretrained
 
@@ -41,14 +29,9 @@ __all__ = ["Text", "PretrainedText"]
 logger = logging.getLogger(__name__)
 
 WORD = re.compile(r"\w+|[^\w\s]")  # or a punctuation mark
-UUID = r"\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?"
-MIN_TEXTS, MIN_MEAN_WORDS = 20, 3  # more different values, with at least so many words on average, are texts
-MIN_NAME_WORDS, MIN_RECURRING = 2, 0.5  # so are names: mostly different values, of whose words this share recur
-MIN_LISTED = 1.5  # words of a list, in the mean of different lists
 MAX_VOCABULARY = 5000  # words per column
 MAX_WORDS, MAX_TOKENS = 48, 64  # of the longest text; tokens are those of a pretrained encoder
-MAX_TOKEN = 10**7
-UNKNOWN, FIRST_WORD = 1, 2  # numbers of words; 0 is padding
+FIRST_WORD = 2  # number of a word; 0 is padding, 1 a word that training had not, or rarely
 
 
 class Words(Content):
@@ -72,7 +55,7 @@ class Words(Content):
         self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         numbers = np.zeros((len(column), self.length), np.int64)
-        cells, rows = column.tolist(), np.flatnonzero(~missing_cells(column))
+        cells, rows = column.tolist(), np.flatnonzero(~missing(column))
         for row, codes in zip(rows, self.codes(str(cells[row]) for row in rows), strict=True):
             numbers[row, : len(codes)] = codes
         return numbers, numbers[:, 0] > 0
@@ -84,7 +67,7 @@ class Words(Content):
     def texts(self, column: pd.Series) -> np.ndarray:
         column = self.clean(column)
         texts = np.full(len(column), "", object)
-        cells, rows = column.tolist(), np.flatnonzero(~missing_cells(column))
+        cells, rows = column.tolist(), np.flatnonzero(~missing(column))
         texts[rows] = [str(cells[row]) for row in rows]
         return texts
 
@@ -110,14 +93,14 @@ class Text(Words):
         if has_category_type(values):
             return None
         words = as_words(values)
-        if words.str.fullmatch(UUID).mean() > 0.9:
+        if words.str.fullmatch(r"\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?").mean() > 0.9:
             return Guess("its values are UUIDs", ignored=True)
         different = words.nunique()
-        if different > MIN_TEXTS and words.str.count(r"\w+").mean() >= MIN_MEAN_WORDS:
+        if different > 20 and words.str.count(r"\w+").mean() >= 3:  # fewer are categories
             return Guess()
-        if different > MIN_TEXTS and _are_lists(words):
+        if different > 20 and _are_lists(words):
             return Guess("lists of words that recur")
-        names = different > max(MIN_TEXTS, len(words) / 2) and words.str.count(r"\S+").mean() >= MIN_NAME_WORDS
+        names = different > max(20, len(words) / 2) and words.str.count(r"\S+").mean() >= 2
         return Guess("most values differ, and their words recur") if names and _recurs(words) else None
 
     @classmethod
@@ -158,7 +141,7 @@ class Text(Words):
         return [word.group() for word in islice(WORD.finditer(text), self.length)]
 
     def codes(self, texts: Iterable[str]) -> Iterator[list[int]]:
-        return ([self.word_numbers.get(word.lower(), UNKNOWN) for word in self.split(text)] for text in texts)
+        return ([self.word_numbers.get(word.lower(), 1) for word in self.split(text)] for text in texts)
 
     def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
         from gauge.encoders.tokens import Tokens
@@ -222,7 +205,7 @@ class PretrainedText(Words):
     @property
     def saved_problem(self) -> str:
         special = (*self.prefix, *self.suffix)
-        fine = len(special) <= MAX_TOKENS and all(0 <= token < MAX_TOKEN for token in special)
+        fine = len(special) <= MAX_TOKENS and all(0 <= token < 10**7 for token in special)
         if self.model.tokenizer is None:
             return "its tokenizer is missing"
         return "" if fine and 1 <= self.length <= MAX_TOKENS else f"it reads {self.length} tokens, or has special ones"
@@ -264,7 +247,7 @@ def _are_lists(texts: pd.Series) -> bool:
     different = texts.unique()
     for mark in ";|,":
         parts = [part.strip().lower() for text in different for part in text.split(mark)]
-        if len(parts) >= MIN_LISTED * len(different) and len(set(parts)) <= len(different) / 2:
+        if len(parts) >= 1.5 * len(different) and len(set(parts)) <= len(different) / 2:
             return True
     return False
 
@@ -273,4 +256,4 @@ def _recurs(texts: pd.Series) -> bool:
     """Whether enough of the words are in more than one of the different texts."""
     words = [word for text in texts.str.lower().unique() for word in {*text.split()}]
     counts = Counter(words)
-    return sum(counts[word] > 1 for word in words) >= MIN_RECURRING * len(words)
+    return sum(counts[word] > 1 for word in words) >= 0.5 * len(words)
