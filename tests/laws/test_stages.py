@@ -133,19 +133,22 @@ def test_a_trained_imputer_survives_an_edit_of_a_method_and_not_one_of_the_train
 
 def builds_on() -> dict[str, set[str]]:
     """The methods whose modules each method's own module and plan import, directly or indirectly, as their text says."""
-    package = Path(source.__file__).parents[1]
-    folders = [package / name for name in ("methods", "experiments/plans", "model")]
+    root = Path(source.__file__).parents[3]
+    folders = [root / "src" / "gauge" / name for name in ("plus", "paper")]
+    folders += [root / "lab" / "gauge_lab" / name for name in ("methods", "plans")]
     texts = {
-        f"{folder.name}.{path.stem}": path.read_text("utf-8") for folder in folders for path in folder.glob("*.py")
+        f"{folder.parent.name}.{folder.name}.{path.stem}": path.read_text("utf-8")
+        for folder in folders
+        for path in folder.glob("*.py")
     }
-    pattern = re.compile(r"from gauge\.(?:experiments\.)?((?:methods|plans|model)\.\w+) import")
+    pattern = re.compile(r"from ((?:gauge_lab|gauge)\.(?:methods|plans|plus|paper)\.\w+) import")
     reached = {name: {name, *pattern.findall(text)} for name, text in texts.items()}
     for _ in range(8):
         reached = {name: set().union(*(reached.get(each, {each}) for each in own)) for name, own in reached.items()}
-    modules = {name: METHODS.get(name).__module__.removeprefix("gauge.") for name in METHODS.names()}
+    modules = {name: METHODS.get(name).__module__ for name in METHODS.names()}
     found = {}
     for name, module in modules.items():
-        own = reached[module] | reached.get(f"plans.{name}", set())
+        own = reached[module] | reached.get(f"gauge_lab.plans.{name}", set())
         found[name] = {other for other, its_module in modules.items() if its_module in own}
     return found
 

@@ -24,13 +24,8 @@ from gauge.masks import UpTo
 from gauge.reports.evidence import Gain
 from gauge.tabular.ensemble import Ensemble
 from gauge.tabular.evidence.cell_trust import CellTrust
-<<<<<<< HEAD
-from gauge.tabular.table.columns import Cell, missing_cells
-=======
-from gauge.tabular.evidence.effects import MIN_PROBABILITY, NORMAL_QUANTILE
 from gauge.tabular.table.cells import missing
 from gauge.tabular.table.columns import Cell
->>>>>>> w-reading
 from gauge.tabular.table.rows import Rows
 from gauge.training.metrics import NORMAL_QUANTILE, log_losses
 
