@@ -145,7 +145,7 @@ class TokenClassifier:
     def attend(self, tokens: Float[Tensor, "b n c"], attn_bias: Tensor | None = None) -> AttentionBias:
         """All attentions of a pass."""
         bias = self._over_sequence(
-            tokens.new_zeros(len(tokens), 1, 1, tokens.shape[1] + 1) if attn_bias is None else attn_bias
+            tokens.new_zeros(tokens.shape[0], 1, 1, tokens.shape[1] + 1) if attn_bias is None else attn_bias
         )
         with AttentionBias(bias, keep=True) as attention:
             self._run(tokens, {})
@@ -228,7 +228,7 @@ class TokenClassifier:
         if not self.pools:
             yield
             return
-        visible = repeated(self.visible, len(gates) // len(self.visible))
+        visible = repeated(self.visible, gates.shape[0] // self.visible.shape[0])
 
         def mix(block: nn.Module, args: Any, output: Any) -> Any:
             states = output if isinstance(output, Tensor) else output[0]
@@ -247,7 +247,7 @@ class TokenClassifier:
 
     def _over_sequence(self, attn_bias: Tensor) -> Tensor:
         """The bias of CLS and tokens, over all positions: 0 for the fixed ones, and for padding, which the model hides."""
-        visible = repeated(self.visible, len(attn_bias) // len(self.visible))
+        visible = repeated(self.visible, attn_bias.shape[0] // self.visible.shape[0])
         return F.pad(attn_bias[..., 1:].masked_fill(~visible[:, None, None], 0.0), (self.fixed, 0))
 
 
@@ -295,9 +295,10 @@ def _count_patches(model: nn.Module, inputs: Mapping[str, Any]) -> int:
 
 
 def _check_layout(model: nn.Module, blocks: nn.Module, sequence: Tensor, inputs: Mapping[str, Any]) -> None:
-    sizes = {len(value) for value in inputs.values() if isinstance(value, Tensor) and value.ndim > 1}
+    # len() would be a constant in an exported graph
+    sizes = [value.shape[0] for value in inputs.values() if isinstance(value, Tensor) and value.ndim > 1]
     transposed = any(isinstance(each, nn.MultiheadAttention) and not each.batch_first for each in blocks.modules())
-    if transposed or (sizes and len(sequence) not in sizes and sequence.shape[1] in sizes):
+    if transposed or (sizes and sequence.shape[0] not in sizes and sequence.shape[1] in sizes):
         raise ValueError(
             f"the blocks of {type(model).__name__} read [s, b, c]; wrap needs [b, s, c] (in torch, batch_first=True)"
         )
