@@ -162,8 +162,8 @@ class Reader:
         parts: list[ColumnPart | None] = []
         if self.schema.table:
             for cell, value, flag in zip(self.schema.table, inputs["table"], observed["table"], strict=True):
-                text = _shown(row[cell.name]) + (" (rare)" if value == cell.rare_code else "")
-                parts.append(ColumnPart(cell, Part(cell.name, text)) if flag else None)
+                rare = " (rare)" if value == cell.rare_code else ""
+                parts.append(ColumnPart(cell, Part(cell.name, _shown(row[cell.name]) + rare)) if flag else None)
             parts += self._padding("table", len(self.schema.table))
         for modality, column in self.schema.contents.items():
             own = []
