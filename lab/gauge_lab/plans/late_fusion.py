@@ -24,7 +24,7 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     """The row `late_fusion` has the encoders, the width and the training of GAUGE+. The others see real values only, so they
     can also judge imputed ones."""
     settings, arguments = seeded_with(benchmark.settings.plus, seed), {"parts": Parts.from_benchmark(benchmark)}
-    voters = {"corrupt": settings.corrupt}
+    voters: dict[str, Any] = {"corrupt": settings.corrupt}
     if variant == "late_fusion":
         return Stage(f"weighted-vote-s{seed}", make_voters, voters | {"parts": voter_parts(benchmark)}, settings)
     if variant in ("pretrained", "student"):
