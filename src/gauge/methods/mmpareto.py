@@ -8,11 +8,11 @@ g_m = 2a · n + 2(1 - a) · h, with n and h the gradients of network and head at
 """
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx
 
 from gauge.masks import draw_subsets, subsets
 from gauge.methods.any_subset import under_subsets
@@ -20,8 +20,9 @@ from gauge.methods.late_fusion import head_loss
 from gauge.model.gates import hiding_bias
 from gauge.model.heads import Heads
 from gauge.model.network import Network
+from gauge.model.nn.shards import total
 from gauge.model.units import UnitEncoder
-from gauge.types import Batch, Method, Prediction, Units
+from gauge.types import Batch, Method, Prediction, Shard, Units
 
 __all__ = ["MMPareto", "integrated"]
 
@@ -42,7 +43,7 @@ class MMPareto(Method):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         units = self.encoder(batch)
         owner = units.modality == torch.arange(len(self.heads), device=units.modality.device)[:, None]
-        network, heads = _Shared.apply(units.content, owner)
+        network, heads = _Shared.apply(units.content, owner, batch.shard)
         chosen = draw_subsets(batch.shared_key, self.subsets, self.subsets_per_step)
         logits = self._logits(*under_subsets(replace(units, content=network), chosen))
         own = self.heads.logits(replace(units, content=heads))
@@ -61,17 +62,20 @@ class _Shared(torch.autograd.Function):
     """The content of units twice, for the network and for the heads, whose gradients come back integrated."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, content: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(owner)
+    def forward(ctx: Any, content: Tensor, owner: Tensor, shard: Shard | None) -> tuple[Tensor, Tensor]:
+        ctx.owner, ctx.shard = owner, shard
         return content.view_as(content), content.view_as(content)
 
     @staticmethod
-    def backward(ctx: FunctionCtx, network: Tensor, heads: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        return integrated(network, heads, *ctx.saved_tensors), None  # type: ignore[attr-defined]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return integrated(*gradients, ctx.owner, ctx.shard), None, None
 
 
 def integrated(
-    network: Float[Tensor, "b n c"], heads: Float[Tensor, "b n c"], owner: Bool[Tensor, "m n"]
+    network: Float[Tensor, "b n c"],
+    heads: Float[Tensor, "b n c"],
+    owner: Bool[Tensor, "m n"],
+    shard: Shard | None = None,
 ) -> Float[Tensor, "b n c"]:
     """g_m for all modalities; `owner` marks the units of each.
 
@@ -82,7 +86,8 @@ def integrated(
     """
     own = owner.to(network.dtype)
     of_network, cross, of_heads = (
-        own @ (first * second).sum((0, 2)) for first, second in ((network, network), (network, heads), (heads, heads))
+        total(own @ (first * second).sum((0, 2)), shard)
+        for first, second in ((network, network), (network, heads), (heads, heads))
     )
     shortest = ((of_heads - cross) / (of_network + of_heads - 2 * cross).clamp_min(FLOOR)).clamp(0, 1)
     share = torch.where(cross < 0, shortest, 0.5)
