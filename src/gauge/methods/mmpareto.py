@@ -68,7 +68,8 @@ class _Shared(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return integrated(*gradients, ctx.owner, ctx.shard), None, None
+        network, heads = gradients
+        return integrated(network, heads, ctx.owner, ctx.shard), None, None
 
 
 def integrated(
