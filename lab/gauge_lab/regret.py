@@ -81,11 +81,12 @@ def levels(scores: Scores, row: str, overlaps: Mapping[str, float], margin: floa
         for condition, cell in conditions.items()
     ]
     tested = [level for level in compared if level.p_level is not None]
-    for name in ("p_level", "p_not_behind"):
-        adjusted = holm([getattr(level, name) for level in tested])
-        tested = [replace(level, **{name: p}) for level, p in zip(tested, adjusted, strict=True)]
-    corrected = iter(tested)
-    return [level if level.p_level is None else next(corrected) for level in compared]
+    level_ps = iter(holm([level.p_level or 0.0 for level in tested]))
+    behind_ps = iter(holm([level.p_not_behind or 0.0 for level in tested]))
+    return [
+        level if level.p_level is None else replace(level, p_level=next(level_ps), p_not_behind=next(behind_ps))
+        for level in compared
+    ]
 
 
 def equivalence_test(differences: Sequence[float], margin: float, overlap: float = 0.0) -> float | None:

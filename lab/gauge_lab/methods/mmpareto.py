@@ -8,11 +8,11 @@ g_m = 2a · n + 2(1 - a) · h, with n and h the gradients of network and head at
 """
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx
 
 from gauge.masks import draw_subsets, subsets
 from gauge.paper.network import Network, hiding_bias
@@ -60,13 +60,13 @@ class _Shared(torch.autograd.Function):
     """The content of units twice, for the network and for the heads, whose gradients come back integrated."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, content: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(owner)
+    def forward(ctx: Any, content: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.owner = owner
         return content.view_as(content), content.view_as(content)
 
     @staticmethod
-    def backward(ctx: FunctionCtx, network: Tensor, heads: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        return integrated(network, heads, *ctx.saved_tensors), None  # type: ignore[attr-defined]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return integrated(*gradients, ctx.owner), None
 
 
 def integrated(
