@@ -36,7 +36,7 @@ from gauge.model.nn.attention import Transformer
 from gauge.model.scoring.exact import exact_effects
 from gauge.model.units import UnitEncoder
 from gauge.training.recorded import Precision, Recorded
-from gauge.types import Batch, Prediction
+from gauge.values import Batch, Prediction
 
 PRECISIONS = ("float32", "bf16", "bf16 weights")
 LAYOUTS = {  # units, width, heads, classes

@@ -54,7 +54,8 @@ from gauge.randomness import seeded
 from gauge.registry import IMPUTERS
 from gauge.training import checkpoint
 from gauge.training.stages import Stage
-from gauge.types import Imputer, Method, SupportsComplete, Trainable, over_values
+from gauge.types import Imputer, Method, SupportsComplete, Trainable
+from gauge.values import over_values
 
 DIM, CLASSES = 8, 3
 SHAPES = {"image": (1, 8, 8), "signal": (7,), "table": (5,)}

@@ -17,7 +17,8 @@ from gauge.registry import METHODS
 from gauge.training.loop import fit
 from gauge.training.settings import TrainSettings
 from gauge.training.stages import Stage
-from gauge.types import Batch, Method
+from gauge.types import Method
+from gauge.values import Batch
 
 ROWS = [(method, variant) for method in METHODS.names() for variant in plan_of(method).variants]
 GRIDLESS = ("images-and-text", "one-table")

@@ -12,7 +12,7 @@ from gauge.methods.late_fusion import LateFusion
 from gauge.training.audit import Audit, _rank_correlation, audit
 from gauge.training.inference import predict_split
 from gauge.training.metrics import ACCURACY
-from gauge.types import Evidence
+from gauge.values import Evidence
 
 
 def verdict(*wrong):

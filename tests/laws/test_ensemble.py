@@ -11,7 +11,8 @@ from gauge.experiments.plans._ensemble import SEEDS, ensemble_stage
 from gauge.experiments.plans.ensemble import ROWS
 from gauge.methods.ensemble import Ensemble
 from gauge.training.stages import Stage, StageStore
-from gauge.types import Method, Prediction
+from gauge.types import Method
+from gauge.values import Prediction
 
 
 @pytest.fixture(scope="module")

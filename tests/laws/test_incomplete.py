@@ -12,7 +12,7 @@ from gauge.data.incomplete import incomplete
 from gauge.experiments.benchmarks import BENCHMARKS, Overrides
 from gauge.experiments.plans import last_stage
 from gauge.methods.late_fusion import WeightedVote
-from gauge.types import over_values
+from gauge.values import over_values
 
 PATTERNS = ("random", "informative")
 VIEWS = ("a", "b", "c", "d")

@@ -21,7 +21,7 @@ from gauge.model.nn.tabular import CellHeads, ColumnLayout
 from gauge.model.trust import TrustHead, rightness, trust_term
 from gauge.training.audit import audit
 from gauge.training.inference import masked_batches, predict_split
-from gauge.types import Truth
+from gauge.values import Truth
 
 SWAPS = Corruption(swapped=0.3)
 

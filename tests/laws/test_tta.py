@@ -13,7 +13,8 @@ from gauge.experiments.plans.gauge_plus import make_stacking
 from gauge.experiments.plans.tta import ROWS, over_copies
 from gauge.methods.tta import COPIES, TTA, changed
 from gauge.training.stages import Stage, StageStore
-from gauge.types import Method, Prediction, UnsupportedError
+from gauge.types import Method, UnsupportedError
+from gauge.values import Prediction
 
 LEAVES = "leaves"  # it corrupts three cells of ten in training
 

@@ -11,7 +11,7 @@ from gauge.data.incomplete import incomplete
 from gauge.experiments.benchmarks import Overrides, handwritten, leaves100
 from gauge.experiments.parts import imputer_stage
 from gauge.masks import mask_split
-from gauge.types import Batch
+from gauge.values import Batch
 
 EACH = 20  # rows of a class
 PARTS = ("train", "val", "test")

@@ -22,7 +22,7 @@ from gauge.reports.page import Curves, Estimate, Sample, Section, View, ranked
 from gauge.training.inference import masked_batches
 from gauge.training.metrics import ACCURACY
 from gauge.training.stages import OnEpoch, silent
-from gauge.types import Batch
+from gauge.values import Batch
 
 PLUS, TRUST = Row("gauge_plus", "gauge_plus"), Row("gauge_plus", "gauge_plus-trust")
 VOTE, GAUGE = Row("late_fusion", "late_fusion"), Row("gauge", "gauge")

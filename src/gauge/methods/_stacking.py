@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from gauge.data import Dataset
 from gauge.methods._answers import Answers, head_answers, masked_samples, validation_rows
 from gauge.model.combination import Combination
-from gauge.types import Batch, Method, Prediction
+from gauge.types import Method
+from gauge.values import Batch, Prediction
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,8 @@ from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.model.network import Network, hiding_bias
 from gauge.model.nn.shards import shared_key, total
 from gauge.model.units import UnitEncoder
-from gauge.types import Batch, Method, Prediction, Units
+from gauge.types import Method
+from gauge.values import Batch, Prediction, Units
 
 __all__ = ["AnySubset"]
 

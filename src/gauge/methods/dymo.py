@@ -19,7 +19,8 @@ from gauge.methods.any_subset import TEMPERATURE, AnySubset, one_hot, under_subs
 from gauge.methods.mtl import subset_code
 from gauge.model.units import Frozen
 from gauge.model.vectors import whole_modalities
-from gauge.types import Batch, Method, Prediction, SupportsComplete, Units, UnsupportedError
+from gauge.types import Method, SupportsComplete, UnsupportedError
+from gauge.values import Batch, Prediction, Units
 
 __all__ = ["DyMo", "Selection"]
 

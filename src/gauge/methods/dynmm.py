@@ -13,8 +13,10 @@ from torch import Tensor, nn
 
 from gauge.methods.concat import Concat
 from gauge.methods.late_fusion import LateFusion
+from gauge.model.nn.losses import cross_entropy
 from gauge.model.units import Frozen
-from gauge.types import Batch, Method, Prediction, SupportsComplete
+from gauge.types import Method, SupportsComplete
+from gauge.values import Batch, Prediction
 
 __all__ = ["DynMM"]
 
@@ -57,7 +59,7 @@ class DynMM(Method):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         logits, choice = self(batch)
-        return {"task": batch.cross_entropy(logits), "cost": COST * choice[:, -1].mean()}
+        return {"task": cross_entropy(batch, logits), "cost": COST * choice[:, -1].mean()}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

@@ -18,10 +18,12 @@ from gauge.masks import draw_subsets, subsets
 from gauge.methods.any_subset import under_subsets
 from gauge.model.network import Network
 from gauge.model.nn.attention import Block, Transformer
+from gauge.model.nn.losses import cross_entropy
 from gauge.model.units import UnitEncoder
 from gauge.model.vectors import whole_modalities
 from gauge.randomness import derive, normal
-from gauge.types import Batch, Method, Prediction, Units
+from gauge.types import Method
+from gauge.values import Batch, Prediction, Units
 
 __all__ = ["FlexMoE", "Router", "Experts"]
 
@@ -122,7 +124,7 @@ class FlexMoE(Method):
         combination = self.combination(units, visible)
         key = torch.cat([derive(batch.key, index) for index in range(len(chosen))])
         logits, routes = self.classify(units, visible, combination, key)
-        return {"task": batch.cross_entropy(logits), "router": ROUTING * router_loss(routes, combination)}
+        return {"task": cross_entropy(batch, logits), "router": ROUTING * router_loss(routes, combination)}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

@@ -21,7 +21,8 @@ from gauge.model.heads import Heads
 from gauge.model.nn.shards import at_least_one
 from gauge.model.nn.streams import side_by_side
 from gauge.model.units import Frozen, UnitEncoder
-from gauge.types import Batch, Encoder, Method, Prediction, SupportsComplete
+from gauge.types import Encoder, Method, SupportsComplete
+from gauge.values import Batch, Prediction
 
 __all__ = ["LateFusion", "WeightedVote"]
 

@@ -19,8 +19,10 @@ from torch import Tensor, nn
 from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.model.network import Network
 from gauge.model.nn.initialise import small_parameter
+from gauge.model.nn.losses import cross_entropy
 from gauge.model.vectors import VectorEncoder
-from gauge.types import Batch, Method, Prediction
+from gauge.types import Method
+from gauge.values import Batch, Prediction
 
 __all__ = ["M3Care"]
 
@@ -78,7 +80,7 @@ class M3Care(Method):
         if len(batch) < 2:
             raise ValueError("M3Care compares samples, but a batch holds 1; train with batches of at least 2")
         logits, stability = self._classify(batch, draw_subsets(batch.key, self.subsets, self.subsets_per_step))
-        return {"task": batch.cross_entropy(logits), "stability": STABILITY * stability}
+        return {"task": cross_entropy(batch, logits), "stability": STABILITY * stability}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

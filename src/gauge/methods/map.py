@@ -17,8 +17,10 @@ from gauge.model.gauge import MAX_RAW_UNITS
 from gauge.model.network import Network
 from gauge.model.nn.attention import Block, Transformer
 from gauge.model.nn.initialise import small_parameter
+from gauge.model.nn.losses import cross_entropy
 from gauge.model.units import UnitEncoder
-from gauge.types import Batch, Method, Prediction, Units, UnsupportedError
+from gauge.types import Method, UnsupportedError
+from gauge.values import Batch, Prediction, Units
 
 __all__ = ["MAP"]
 
@@ -63,7 +65,7 @@ class MAP(Method):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
-        return {"task": batch.cross_entropy(self.classify(*under_subsets(self.encoder(batch), chosen)))}
+        return {"task": cross_entropy(batch, self.classify(*under_subsets(self.encoder(batch), chosen)))}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

@@ -12,9 +12,11 @@ from gauge.masks import subsets
 from gauge.methods.any_subset import under_subsets
 from gauge.model.network import Network, hiding_bias
 from gauge.model.nn.initialise import small_parameter
+from gauge.model.nn.losses import cross_entropy
 from gauge.model.units import UnitEncoder
 from gauge.model.vectors import shown_modalities
-from gauge.types import Batch, Method, Prediction, Units
+from gauge.types import Method
+from gauge.values import Batch, Prediction, Units
 
 __all__ = ["MTL"]
 
@@ -35,7 +37,7 @@ class MTL(Method):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy over all subsets, each with what it leaves of a sample's observed modalities."""
-        return {"task": batch.cross_entropy(self.classify(*under_subsets(self.encoder(batch), self.subsets)))}
+        return {"task": cross_entropy(batch, self.classify(*under_subsets(self.encoder(batch), self.subsets)))}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

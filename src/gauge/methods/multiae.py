@@ -15,9 +15,11 @@ from torch import Tensor, nn
 
 from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.model.nn.likelihoods import Categorical, Likelihood
+from gauge.model.nn.losses import cross_entropy
 from gauge.model.nn.streams import side_by_side
 from gauge.model.vectors import VectorEncoder
-from gauge.types import Batch, Method, Prediction, Trainable, over_values
+from gauge.types import Method, Trainable
+from gauge.values import Batch, Prediction, over_values
 
 __all__ = ["MultiAE", "AutoEncoder"]
 
@@ -89,7 +91,7 @@ class MultiAE(Method):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
-        return {"task": batch.cross_entropy(self(batch, chosen))}
+        return {"task": cross_entropy(batch, self(batch, chosen))}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

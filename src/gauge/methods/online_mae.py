@@ -15,9 +15,11 @@ from gauge.methods.multiae import encoder_width
 from gauge.model.network import Network
 from gauge.model.nn.attention import Transformer
 from gauge.model.nn.initialise import small_parameter
+from gauge.model.nn.losses import cross_entropy
 from gauge.model.vectors import VectorEncoder
 from gauge.randomness import derive, uniform
-from gauge.types import Batch, Method, Prediction
+from gauge.types import Method
+from gauge.values import Batch, Prediction
 
 __all__ = ["OnlineMAE", "MaskedAutoEncoder"]
 
@@ -79,7 +81,7 @@ class OnlineMAE(Method):
         target = F.layer_norm(target, tokens.shape[-1:], eps=VARIANCE_FLOOR)
         dropped = (available & ~kept).to(restored.dtype)
         errors = (restored - target).square().mean(-1) * dropped
-        task = batch.cross_entropy(self.classifier(restored + self.positions))
+        task = cross_entropy(batch, self.classifier(restored + self.positions))
         return {"task": task, "reconstruction": errors.sum() / dropped.sum().clamp_min(1)}
 
     @torch.no_grad()

@@ -18,8 +18,10 @@ from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.methods._alone import states_alone
 from gauge.methods.late_fusion import masked_mean
 from gauge.model.network import Network
+from gauge.model.nn.losses import cross_entropy
 from gauge.model.units import UnitEncoder
-from gauge.types import Batch, Method, Prediction
+from gauge.types import Method
+from gauge.values import Batch, Prediction
 
 __all__ = ["ShaSpec"]
 
@@ -54,7 +56,7 @@ class ShaSpec(Method):
         chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
         logits = [self.classify(shared, specific, visible) for visible in visible_under(available, chosen)]
         return {
-            "task": batch.cross_entropy(torch.stack(logits)),
+            "task": cross_entropy(batch, torch.stack(logits)),
             "alignment": ALIGNMENT * alignment(shared, available),
             "domain": DOMAIN * domain_loss(self.domain(specific), available),
         }

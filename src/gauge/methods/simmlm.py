@@ -19,7 +19,8 @@ from gauge.methods.late_fusion import HeadOutputs, LateFusion
 from gauge.model.network import Network
 from gauge.model.units import UnitEncoder
 from gauge.randomness import derive, uniform
-from gauge.types import Batch, Method, Prediction
+from gauge.types import Method
+from gauge.values import Batch, Prediction
 
 __all__ = ["SimMLM", "UnitExperts"]
 

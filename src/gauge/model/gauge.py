@@ -17,25 +17,14 @@ from torch import Tensor, nn
 from gauge.model.network import Biased, Network, hiding_bias
 from gauge.model.units import Frozen, UnitEncoder
 from gauge.registry import SCORERS
-from gauge.types import (
-    SCORE_FLOOR,
-    Batch,
-    Classifier,
-    Evidence,
-    Method,
-    Objective,
-    Prediction,
-    ScoreOptions,
-    Scorer,
-    SupportsComplete,
-    Tokens,
-    Units,
-)
+from gauge.types import Classifier, Method, Objective, ScoreOptions, Scorer, SupportsComplete, Tokens
+from gauge.values import Batch, Evidence, Prediction, Units
 
 __all__ = ["Gauge", "Gating"]
 
 logger = logging.getLogger(__name__)
 
+SCORE_FLOOR = 1e-6  # ε of Eq. 6, app. B.3
 MAX_RAW_UNITS = 3  # Eq. 6: up to this many units keep their raw scores
 RAW_THRESHOLD, ZSCORE_THRESHOLD = 0.5, 0.0  # where τ starts, app. B.3
 GATE_FLOOR = 1e-9  # ε_g of Eq. 9, app. B.3
@@ -159,6 +148,12 @@ def attention_bias(gates: Scores) -> Float[Tensor, "b 1 1 s"]:
     """log max(gate, 1e-9) for every key, 0 for CLS, in float32 (Eq. 9): multiplies a key's unnormalised attention by its
     gate."""
     return F.pad(gates.float().clamp_min(GATE_FLOOR).log(), (1, 0))[:, None, None, :]
+
+
+def informative(scores: Scores) -> Bool[Tensor, ""]:
+    """Whether all scores are finite and those of some sample differ."""
+    finite = torch.linalg.vector_norm(scores, torch.inf) < torch.inf
+    return finite if scores.shape[1] == 1 else finite & (scores.std(1) >= SCORE_FLOOR).any()
 
 
 @dataclass(frozen=True)
@@ -292,7 +287,7 @@ class Gauge(Method):
         return units.embedding if reference is None else units.embedding + reference.to(units.embedding)
 
     def _check(self, evidence: Evidence, batch: Batch) -> None:
-        if evidence.informative:
+        if informative(evidence.scores):
             return
         wrong = ~torch.isfinite(evidence.scores).all(1)
         if wrong.any():

@@ -19,7 +19,8 @@ from gauge.model.gauge import Gate, attention_bias, normalize_scores, taylor_evi
 from gauge.model.token_checks import check_gradient, check_logits, measured_bypass, measured_leak
 from gauge.model.token_classifier import TokenClassifier, effects_of_closing, evaluated, logits_of
 from gauge.model.token_explanation import TokenExplanation
-from gauge.types import Evidence, Prediction, Scorer
+from gauge.types import Scorer
+from gauge.values import Evidence, Prediction
 
 MAX_LEAK = 0.05  # share of a closed token's effect: beyond it gates do not do what they say
 

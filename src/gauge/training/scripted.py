@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.encoders._pretrained import PretrainedEncoder
-from gauge.types import Batch
+from gauge.values import Batch
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,8 @@ from gauge.data.dataset import as_values
 from gauge.data.graph import NEEDS_ONNX, OPSETS, ROWS
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.gauge import Gauge
-from gauge.types import Batch, Imputer
+from gauge.types import Imputer
+from gauge.values import Batch
 
 SAMPLES = (
     211  # while tracing with a symbol: equal sizes count as the same size, so it should be one that nothing else has

@@ -23,7 +23,8 @@ from gauge.model.nn.contrast import PairContrast
 from gauge.model.nn.tabular import CellHeads, ColumnLayout, by_cell, share_of
 from gauge.model.units import UnitEncoder
 from gauge.randomness import choose, derive, uniform
-from gauge.types import Batch, Pretrainer, Units, UnsupportedError
+from gauge.types import Pretrainer, UnsupportedError
+from gauge.values import Batch, Units
 
 __all__ = ["SelfSupervised"]
 

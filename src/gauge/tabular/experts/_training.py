@@ -28,7 +28,8 @@ from gauge.training.inference import predict_split
 from gauge.training.loop import Epoch
 from gauge.training.settings import TrainSettings
 from gauge.training.stages import OnEpoch, Stage, StageStore
-from gauge.types import Batch, Imputer, Method, Prediction, SupportsComplete, Trainable
+from gauge.types import Imputer, Method, SupportsComplete, Trainable
+from gauge.values import Batch, Prediction
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from gauge.training.metrics import ACCURACY
 from gauge.training.recorded import Recorded
 from gauge.training.scripted import Scripted
 from gauge.training.traced import Flat, check_exportable, to_onnx
-from gauge.types import Batch
+from gauge.values import Batch
 
 __all__ = ["NetworkExpert"]
 
