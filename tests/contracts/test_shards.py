@@ -52,10 +52,10 @@ SHARED: dict[str, Callable[[], Trainable]] = {
     "GaugePlus": gauge_plus,
     "GaugePlus with trust": lambda: gauge_plus(gating=Gating(granularity="trust")),
     "network of a table": lambda: Weighted(gauge_plus(), torch.linspace(0.1, 2, 24)),
-    "AnySubset": any_subset,
     "WeightedVote": weighted_vote,
 }
 WHOLE: dict[str, Callable[[], Trainable]] = {
+    "AnySubset": any_subset,
     "SelfSupervised": self_supervised,
     "Contrastive": lambda: imputer("contrastive", dataset("train", 24)),
     "BatchNorm and dropout": Wobbly,

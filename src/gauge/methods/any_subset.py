@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from gauge.choices import pick
 from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.model.network import Network, hiding_bias
-from gauge.model.nn.shards import shared_key, total
 from gauge.model.units import UnitEncoder
 from gauge.types import Method
 from gauge.values import Batch, Prediction, Units
@@ -61,8 +60,6 @@ class AnySubset(Method):
     NOTE[PAPER] prototypes: means of unit vectors, as published not normalised again; a class without samples keeps its own.
     """
 
-    shardable = True
-
     def __init__(
         self,
         encoder: UnitEncoder,
@@ -91,7 +88,7 @@ class AnySubset(Method):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy and prototype term, averaged over distinct random subsets, drawn once for the batch."""
         assert batch.labels is not None
-        chosen = draw_subsets(shared_key(batch.key), self.subsets, self.subsets_per_step)
+        chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
         logits, features = self.represent(*under_subsets(self.encoder(batch), chosen))
         labels = batch.labels.repeat(len(chosen))
         return {
@@ -124,8 +121,8 @@ class AnySubset(Method):
             features = features.to(self.prototypes.dtype)
             if self.training:
                 members = one_hot(labels, self.counts)
-                self.sums.add_(total(members.T @ features.detach()))
-                self.counts.add_(total(members.sum(0)))
+                self.sums.add_(members.T @ features.detach())
+                self.counts.add_(members.sum(0))
             scores = self.metric.similarity(features, self.prototypes) / TEMPERATURE
             return (self.epochs >= PROTOTYPE_EPOCH).to(scores.dtype) * F.cross_entropy(scores, labels)
 
