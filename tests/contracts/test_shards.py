@@ -48,9 +48,8 @@ def self_supervised() -> Trainable:
 
 SHARED: dict[str, Callable[[], Trainable]] = {
     "Gauge": gauge,
-    "Gauge with trust": lambda: gauge(granularity="trust"),
     "GaugePlus": gauge_plus,
-    "GaugePlus with trust": lambda: gauge_plus(gating=Gating(granularity="trust")),
+    "GaugePlus with trust": lambda: gauge_plus(gating="trust"),
     "network of a table": lambda: Weighted(gauge_plus(), torch.linspace(0.1, 2, 24)),
     "WeightedVote": weighted_vote,
 }

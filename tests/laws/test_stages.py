@@ -85,7 +85,7 @@ def test_any_other_change_of_the_source_changes_the_code(tmp_path, change):
 def test_the_code_of_a_stage_covers_what_its_parts_import():
     stage = last_stage(BENCHMARK, "gauge", "gauge", 0)
     own, need = (source.code(each.make, each.arguments) for each in (stage, stage.needs[0]))
-    assert {"gauge.model.gauge", "gauge.model.gates", "gauge.model.scoring.taylor"} <= set(own)
+    assert {"gauge.model.gauge", "gauge.model.network", "gauge.model.nn.attention"} <= set(own)
     assert {"gauge.model.encoders.conv_grid", "gauge.model.nn.conv", "gauge.methods.any_subset"} <= set(need)
     assert "gauge.methods.muse" not in {*own, *need}
     assert not any(name.startswith(("gauge.cli", "gauge.tabular", "gauge.reports")) for name in {*own, *need})
