@@ -1,10 +1,13 @@
-"""Whether the tensors of a batch line up, and what is wrong with values that no method can use."""
+"""Whether the tensors of a batch line up, and what is wrong with values and scores that nothing can be made of."""
 
 from collections.abc import Mapping
 from typing import NoReturn
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
+
+SCORE_FLOOR = 1e-6  # ε of Eq. 6, app. B.3
 
 
 def check_layout(
@@ -53,3 +56,9 @@ def raise_unsound(inputs: Mapping[str, Tensor], observed: Mapping[str, Tensor], 
                 f"first in sample {int(index[row][0])}; set observed[{name!r}] to False there"
             )
     raise AssertionError("a batch that is not sound has a reason")
+
+
+def informative(scores: Float[Tensor, "b n"]) -> Bool[Tensor, ""]:
+    """Whether all scores are finite and those of some sample differ."""
+    finite = torch.linalg.vector_norm(scores, torch.inf) < torch.inf
+    return finite if scores.shape[1] == 1 else finite & (scores.std(1) >= SCORE_FLOOR).any()

@@ -20,7 +20,7 @@ from helpers import (
 )
 from torch import Tensor
 
-from gauge import Gating, GaugePlus, SelfSupervised, TrainSettings
+from gauge import GaugePlus, SelfSupervised, TrainSettings
 from gauge.masks import AnyModalities, Corruption
 from gauge.methods.late_fusion import WeightedVote
 from gauge.model.heads import Heads

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from gauge.layout import SCORE_FLOOR, informative
 from gauge.model.network import Biased, Network, hiding_bias
 from gauge.model.units import Frozen, UnitEncoder
 from gauge.registry import SCORERS
@@ -24,7 +25,6 @@ __all__ = ["Gauge", "Gating"]
 
 logger = logging.getLogger(__name__)
 
-SCORE_FLOOR = 1e-6  # ε of Eq. 6, app. B.3
 MAX_RAW_UNITS = 3  # Eq. 6: up to this many units keep their raw scores
 RAW_THRESHOLD, ZSCORE_THRESHOLD = 0.5, 0.0  # where τ starts, app. B.3
 GATE_FLOOR = 1e-9  # ε_g of Eq. 9, app. B.3
@@ -148,12 +148,6 @@ def attention_bias(gates: Scores) -> Float[Tensor, "b 1 1 s"]:
     """log max(gate, 1e-9) for every key, 0 for CLS, in float32 (Eq. 9): multiplies a key's unnormalised attention by its
     gate."""
     return F.pad(gates.float().clamp_min(GATE_FLOOR).log(), (1, 0))[:, None, None, :]
-
-
-def informative(scores: Scores) -> Bool[Tensor, ""]:
-    """Whether all scores are finite and those of some sample differ."""
-    finite = torch.linalg.vector_norm(scores, torch.inf) < torch.inf
-    return finite if scores.shape[1] == 1 else finite & (scores.std(1) >= SCORE_FLOOR).any()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 import torch
 from torch import Tensor
 
-from gauge.model.gauge import informative
+from gauge.layout import informative
 from gauge.model.nn.streams import forget, side_by_side
 from gauge.types import Trainable
 from gauge.values import Batch, Evidence, Prediction
