@@ -35,7 +35,7 @@ from gauge.paper.network import Network
 from gauge.paper.scoring.exact import exact_effects
 from gauge.paper.units import UnitEncoder
 from gauge.training.recorded import Precision, Recorded
-from gauge.types import Batch, Prediction
+from gauge.values import Batch, Prediction
 from gauge_lab.recording import origin, write_record
 
 PRECISIONS = ("float32", "bf16", "bf16 weights")

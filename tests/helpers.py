@@ -53,7 +53,8 @@ from gauge.randomness import seeded
 from gauge.registry import IMPUTERS
 from gauge.training import checkpoint
 from gauge.training.stages import Stage
-from gauge.types import Imputer, Method, SupportsComplete, Trainable, over_values
+from gauge.types import Imputer, Method, SupportsComplete, Trainable
+from gauge.values import over_values
 from gauge_lab.benchmarks import Benchmark
 
 DIM, CLASSES = 8, 3

@@ -28,7 +28,8 @@ from gauge.plus.trust import per_unit as per_unit_values
 from gauge.registry import SCORERS
 from gauge.training.inference import masked_batches
 from gauge.training.metrics import reliability
-from gauge.types import Batch, Prediction, ScoreOptions
+from gauge.types import ScoreOptions
+from gauge.values import Batch, Prediction
 
 Judge = Callable[[Batch], Tensor]  # a completed batch -> [b, m, k]
 Tensors = dict[str, Tensor]

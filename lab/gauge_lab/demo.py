@@ -18,7 +18,7 @@ from gauge.reports.page import Estimate, Sample, Section, View, ranked
 from gauge.training.inference import masked_batches
 from gauge.training.metrics import ACCURACY
 from gauge.training.stages import OnEpoch, silent
-from gauge.types import Batch
+from gauge.values import Batch
 from gauge_lab.benchmarks import Overrides
 from gauge_lab.experiment import Experiment, Row
 from gauge_lab.results import Result, load_predictions

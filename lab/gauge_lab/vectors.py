@@ -8,7 +8,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.nn.streams import side_by_side
-from gauge.types import Batch, Encoder
+from gauge.types import Encoder
+from gauge.values import Batch
 
 
 def whole_modalities(visible: Bool[Tensor, "b n"], modality: Int[Tensor, "n"], count: int) -> Bool[Tensor, "b m"]:

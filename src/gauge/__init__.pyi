@@ -37,14 +37,14 @@ from .training.loop import fit as fit
 from .training.recorded import Recorded as Recorded
 from .training.settings import TrainSettings as TrainSettings
 from .types import Backbone as Backbone
-from .types import Batch as Batch
 from .types import Encoder as Encoder
-from .types import Evidence as Evidence
 from .types import Imputer as Imputer
 from .types import Method as Method
-from .types import Prediction as Prediction
 from .types import Pretrainer as Pretrainer
-from .types import Units as Units
+from .values import Batch as Batch
+from .values import Evidence as Evidence
+from .values import Prediction as Prediction
+from .values import Units as Units
 from .wrapping.wrap import Wrapped as Wrapped
 from .wrapping.wrap import wrap as wrap
 

@@ -1,22 +1,15 @@
-"""The values that flow: Batch -> Units -> Evidence -> Prediction, and the contract of every kind of component.
-
-Axes: b batch, m modalities, n units, s = n + 1 (CLS first), c channels, h heads, k classes, f features of one modality.
-`observed` is True where a value is observed, everywhere, always.
-"""
+"""The contract of every kind of component; the values that flow between them are in `gauge.values`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypedDict, Unpack, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, Unpack, runtime_checkable
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
+from gauge.values import Batch, Evidence, Prediction
+
 Objective = Literal["logit", "nll"]
-SCORE_FLOOR = 1e-6  # ε of Eq. 6, app. B.3
-SHOWN_SAMPLES = 4  # in the repr of a prediction
 
 
 class UnsupportedError(ValueError):
@@ -24,256 +17,9 @@ class UnsupportedError(ValueError):
     several methods its row gives the reason; any other error ends the run."""
 
 
-def over_values(observed: Tensor, values: Tensor) -> Tensor:
-    """The flags with trailing axes of size one, so that they broadcast over `values`."""
-    return observed.reshape(observed.shape + (1,) * (values.ndim - observed.ndim))
-
-
 def is_traced(values: Tensor) -> bool:
     """Whether a graph is being exported: the number of samples, or all content, is then unknown."""
     return isinstance(values.shape[0], torch.SymInt) or type(values).__name__ == "FakeTensor"  # slow to import
-
-
-def _check_modality(name: str, values: Tensor, flags: Tensor, size: int | torch.SymInt) -> None:
-    if values.shape[0] != size:
-        raise ValueError(f"inputs[{name!r}] holds {len(values)} samples, the first modality {size}; align them")
-    if flags.dtype != torch.bool:
-        raise ValueError(f"observed[{name!r}] is {flags.dtype}; use torch.bool, True where observed")
-    if flags.shape != (size,) and flags.shape != values.shape[:2]:
-        raise ValueError(
-            f"observed[{name!r}] has shape {list(flags.shape)} beside inputs of shape {list(values.shape)}; "
-            f"give one flag per sample, [{size}], or one per feature, {list(values.shape[:2])}"
-        )
-
-
-@dataclass(frozen=True)
-class Truth:
-    """What only training and audits know about a batch, as flags in the form of `observed`. `known`: `inputs` holds the
-    true value, even where it is hidden from the model. `corrupted`: an observed value was swapped or noised. `wrong`:
-    it misleads, because it was noised, comes from a sample of another class (whole modalities) or has another value
-    (cells)."""
-
-    known: Mapping[str, Tensor]
-    corrupted: Mapping[str, Tensor]
-    wrong: Mapping[str, Tensor]
-
-    def to(self, device: torch.device | str) -> "Truth":
-        fields = (self.known, self.corrupted, self.wrong)
-        return Truth(*({name: flags.to(device) for name, flags in field.items()} for field in fields))
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Samples with missing values: one tensor and one set of flags for each modality. `labels` are class numbers or, as for
-    `torch.nn.CrossEntropyLoss`, class probabilities.
-
-    `observed[name]` holds one flag per sample ([b]) or one per feature ([b, f]). `index` is a sample's row in its split.
-    All random draws for a sample derive from its `key`, so they never depend on the rest of the batch. Only `loss` may read
-    `truth`, and the values of entries that are not observed.
-
-    >>> batch = Batch({"scan": torch.rand(2, 3)}, {"scan": torch.tensor([True, False])})
-    >>> batch.index.tolist(), batch.filled({"scan": torch.zeros(2, 3)}).inputs["scan"][1].tolist()
-    ([0, 1], [0.0, 0.0, 0.0])
-    """
-
-    inputs: Mapping[str, Tensor]
-    observed: Mapping[str, Tensor]
-    labels: Int[Tensor, "b"] | Float[Tensor, "b k"] | None = None
-    index: Int[Tensor, "b"] = None  # type: ignore[assignment]  # arange(b) unless given
-    key: Int[Tensor, "b"] = None  # type: ignore[assignment]  # the index unless given
-    truth: Truth | None = None
-
-    def __post_init__(self) -> None:
-        if not self.inputs:
-            raise ValueError("a batch needs at least one modality; inputs is empty")
-        if set(self.inputs) != set(self.observed):
-            raise ValueError(
-                f"inputs has modalities {sorted(self.inputs)} but observed has {sorted(self.observed)}; "
-                "give one set of flags for every modality"
-            )
-        first = next(iter(self.inputs.values()))
-        size = first.shape[0]  # len() would be a constant in an exported graph
-        for name, values in self.inputs.items():
-            _check_modality(name, values, self.observed[name], size)
-        for name in ("labels", "index", "key"):
-            values = getattr(self, name)
-            if values is not None and values.shape != ((size, *values.shape[1:2]) if name == "labels" else (size,)):
-                raise ValueError(f"{name} has shape {list(values.shape)}; give one entry per sample, [{size}]")
-        if self.index is None:
-            object.__setattr__(self, "index", torch.arange(size, device=first.device))
-        if self.key is None:
-            object.__setattr__(self, "key", self.index)
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    @property
-    def modalities(self) -> tuple[str, ...]:
-        return tuple(self.inputs)
-
-    @property
-    def inspectable(self) -> bool:
-        """Whether code may depend on the values: on a GPU it would wait for the device, and while a graph is exported
-        there are none."""
-        return not (self.index.is_cuda or is_traced(self.index))
-
-    def to(self, device: torch.device | str) -> "Batch":
-        move = partial(torch.Tensor.to, device=device, non_blocking=True)
-        inputs = {name: move(values) for name, values in self.inputs.items()}
-        observed = {name: move(flags) for name, flags in self.observed.items()}
-        labels = None if self.labels is None else move(self.labels)
-        truth = None if self.truth is None else self.truth.to(device)
-        return Batch(inputs, observed, labels, move(self.index), move(self.key), truth)
-
-    def filled(self, values: Mapping[str, Tensor]) -> "Batch":
-        """The batch with `values` where nothing was observed; observed entries stay bit for bit, and so do the flags."""
-        inputs = dict(self.inputs)
-        for name, filling in values.items():
-            x = inputs[name]
-            inputs[name] = torch.where(over_values(self.observed[name], x), x, filling.to(x.dtype))
-        return replace(self, inputs=inputs)
-
-    def blanked(self) -> "Batch":
-        """The batch with zeros where nothing was observed."""
-        return self.filled({name: values.new_zeros(()) for name, values in self.inputs.items()})
-
-    def as_observed(self) -> "Batch":
-        """The batch with every value marked observed, for a completed batch."""
-        return replace(self, observed={name: torch.ones_like(flags) for name, flags in self.observed.items()})
-
-    def cross_entropy(
-        self, logits: Float[Tensor, "*r k"], weights: Float[Tensor, "b"] | None = None
-    ) -> Float[Tensor, ""]:
-        """The mean cross-entropy of logits [b, k], or of several for each sample: [r, b, k], or flattened [r·b, k]. Each
-        sample counts `weights` times."""
-        assert self.labels is not None
-        logits = logits.reshape(-1, logits.shape[-1])
-        repeats = len(logits) // len(self)
-        labels = self.labels.repeat(repeats, *[1] * (self.labels.ndim - 1))
-        if weights is None:
-            return F.cross_entropy(logits, labels)
-        costs = F.cross_entropy(logits, labels, reduction="none")
-        return (costs * weights.repeat(repeats)).mean()
-
-    def check_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Raises an error unless the modalities have the shapes that an imputer was made for."""
-        own = {name: tuple(values.shape[1:]) for name, values in self.inputs.items()}
-        if own != shapes:
-            raise ValueError(f"the batch has {own}, this imputer was made for {shapes}; make one for this data")
-
-    def any_observed(self) -> Bool[Tensor, "b m"]:
-        """Whether any value of each modality was observed."""
-        return torch.stack([flags.reshape(flags.shape[0], -1).any(1) for flags in self.observed.values()], 1)
-
-    def sound(self) -> Bool[Tensor, ""]:
-        """Whether every sample has an observed value and all observed values are finite."""
-        flags = [self.any_observed().any(1).all()]
-        for name, values in self.inputs.items():
-            if values.is_floating_point():
-                shown = torch.where(over_values(self.observed[name], values), values, 0.0)
-                flags.append(torch.linalg.vector_norm(shown, torch.inf) < torch.inf)
-        return torch.stack(flags).all()
-
-    def check(self) -> "Batch":
-        """The batch without `truth` if it is `sound`, otherwise an error. This waits for the device, so it is done once
-        where data comes in, not in every step."""
-        if self.sound():
-            return self if self.truth is None else replace(self, truth=None)
-        empty = ~self.any_observed().any(1)
-        if empty.any():
-            raise ValueError(
-                f"nothing is observed in sample {int(self.index[empty][0])} ({int(empty.sum())} such in the batch); "
-                "drop it, or predict the class prior"
-            )
-        for name, values in self.inputs.items():
-            if values.is_floating_point():
-                wrong = ~torch.isfinite(values) & over_values(self.observed[name], values)
-                if wrong.any():
-                    row = wrong.flatten(1).any(1)
-                    raise ValueError(
-                        f"inputs[{name!r}] holds {int(wrong.sum())} NaN or infinite values that are marked observed, "
-                        f"first in sample {int(self.index[row][0])}; set observed[{name!r}] to False there"
-                    )
-        raise AssertionError("a batch that is not sound has a reason")
-
-
-@dataclass(frozen=True)
-class Units:
-    """The evidence units of a batch: the encoders' content, and the embeddings of modality and position. Their sum `tokens`
-    enters the backbone. A unit that is not kept loses only its content."""
-
-    content: Float[Tensor, "b n c"]
-    embedding: Float[Tensor, "n c"]
-    modality: Int[Tensor, "n"]
-    observed: Bool[Tensor, "b n"]
-
-    @cached_property
-    def tokens(self) -> Float[Tensor, "b n c"]:
-        return self.content + self.embedding
-
-    def keep(self, visible: Bool[Tensor, "b n"]) -> "Units":
-        """The units with zero content wherever they are not visible."""
-        return replace(self, content=torch.where(visible[..., None], self.content, 0.0))
-
-
-@dataclass(frozen=True, repr=False)
-class Evidence:
-    """The scores of all units and the logits of one ungated pass, detached from the graph. `signed` are the scores with
-    cancellation, positive where a unit supports the predicted class, if the scorer gives them.
-
-    >>> Evidence(torch.tensor([[0.5, 1.5]]), torch.tensor([[0.0, 3.0, 0.0]]))
-    <Evidence: 1 sample, 3 classes, 2 units; scores 0.5 to 1.5, mean 1>
-    """
-
-    scores: Float[Tensor, "b n"]
-    logits: Float[Tensor, "b k"]
-    signed: Float[Tensor, "b n"] | None = None
-
-    @property
-    def informative(self) -> Bool[Tensor, ""]:
-        """Whether all scores are finite and those of some sample differ."""
-        finite = torch.linalg.vector_norm(self.scores, torch.inf) < torch.inf
-        return finite if self.scores.shape[1] == 1 else finite & (self.scores.std(1) >= SCORE_FLOOR).any()
-
-    def __repr__(self) -> str:
-        return f"<Evidence: {_counts(self.logits, self.scores)}; scores {_range(self.scores)}>"
-
-
-@dataclass(frozen=True, repr=False)
-class Prediction:
-    """The logits of a batch; `evidence` and `gates` are None for methods that do not weigh evidence. `trust` is the
-    probability that each unit is right, None for methods that do not learn it.
-
-    >>> Prediction(torch.tensor([[0.0, 3.0, 0.0]]), gates=torch.tensor([[0.25, 0.75]]))
-    <Prediction: 1 sample, 3 classes, 2 units; class 1 (91 %); gates 0.25 to 0.75, mean 0.5>
-    """
-
-    logits: Float[Tensor, "b k"]
-    evidence: Evidence | None = None
-    gates: Float[Tensor, "b n"] | None = None
-    trust: Float[Tensor, "b n"] | None = None
-
-    def __repr__(self) -> str:
-        best = self.logits.detach()[:SHOWN_SAMPLES].float().softmax(1).max(1)
-        classes = [f"{c} ({100 * p:.0f} %)" for p, c in zip(best.values.tolist(), best.indices.tolist(), strict=True)]
-        more = ", ..." if len(self.logits) > len(classes) else ""
-        gates = "" if self.gates is None else f"; gates {_range(self.gates)}"
-        return f"<Prediction: {_counts(self.logits, self.gates)}; class {', '.join(classes)}{more}{gates}>"
-
-
-def _counts(logits: Tensor, over_units: Tensor | None) -> str:
-    numbers = {"sample": len(logits), "class": logits.shape[1]}
-    if over_units is not None:
-        numbers["unit"] = over_units.shape[1]
-    plural = {"sample": "samples", "class": "classes", "unit": "units"}
-    return ", ".join(f"{count} {noun if count == 1 else plural[noun]}" for noun, count in numbers.items())
-
-
-def _range(values: Tensor) -> str:
-    if not values.numel():
-        return "none"
-    values = values.detach().float()
-    return f"{values.min().item():.3g} to {values.max().item():.3g}, mean {values.mean().item():.3g}"
 
 
 Tokens = Float[Tensor, "b n c"]
@@ -289,15 +35,6 @@ class SupportsAttention(Protocol):
 
     def attention(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Tensor:
         """[b, h, s, s], after the softmax."""
-
-
-class Differentiated(NamedTuple):
-    """The output of a network, the `entry` of its input, and the function from the gradient of the output to that of the
-    input."""
-
-    output: Tensor
-    entry: tuple[Tensor, ...]
-    pull_back: Callable[[Tensor], Tensor]
 
 
 class ScoreOptions(TypedDict, total=False):
@@ -339,21 +76,6 @@ class Backbone(nn.Module):
     def cls(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b c"]:
         """The first position of the output; override it where computing that alone is cheaper."""
         return self(sequence, attn_bias)[:, 0]
-
-    def entry(self, sequence: Float[Tensor, "b s c"]) -> tuple[Tensor, ...]:
-        """What does not depend on the bias. Passes over the same sequence share it; override it, with `cls_from`, where
-        that is more than the sequence."""
-        return (sequence,)
-
-    def cls_from(self, entry: tuple[Tensor, ...], attn_bias: Tensor | None = None) -> Float[Tensor, "b c"]:
-        """`cls`, from the `entry` of a sequence."""
-        (sequence,) = entry
-        return self.cls(sequence, attn_bias)
-
-    def with_pull_back(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None) -> Differentiated | None:
-        """`cls` and the `entry` of a sequence, and the function from the gradient of the former to that of the sequence, if
-        that is faster than autograd."""
-        return None
 
     @property
     def offers_attention(self) -> bool:
@@ -444,6 +166,19 @@ class Imputer(Trainable):
 
     def complete(self, batch: Batch) -> Batch:
         raise NotImplementedError(f"{type(self).__name__} has no complete(batch)")
+
+    @staticmethod
+    def may_inspect(batch: Batch) -> bool:
+        """Whether code may depend on the values of a batch: on a GPU it would wait for the device, and while a graph is
+        exported there are none."""
+        return not (batch.index.is_cuda or is_traced(batch.index))
+
+    @staticmethod
+    def check_shapes(batch: Batch, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Raise an error unless the modalities have the shapes that an imputer was made for."""
+        own = {name: tuple(values.shape[1:]) for name, values in batch.inputs.items()}
+        if own != shapes:
+            raise ValueError(f"the batch has {own}, this imputer was made for {shapes}; make one for this data")
 
     def uncertainty(self, batch: Batch) -> Mapping[str, Tensor] | None:
         """How uncertain the imputed values are, from 0 up: for each modality one number per sample or one per feature, read

@@ -14,7 +14,8 @@ from gauge.randomness import sample_keys
 from gauge.training.loop import fit
 from gauge.training.settings import TrainSettings
 from gauge.training.stages import Stage
-from gauge.types import Batch, Method
+from gauge.types import Method
+from gauge.values import Batch
 from gauge_lab.plans import last_stage, plan_of
 from gauge_lab.plans.gauge import VARIANTS
 from gauge_lab.registry import METHODS

@@ -20,7 +20,7 @@ from helpers import (
 )
 from torch import Tensor
 
-from gauge import Gating, GaugePlus, SelfSupervised, TrainSettings
+from gauge import GaugePlus, SelfSupervised, TrainSettings
 from gauge.masks import AnyModalities, Corruption
 from gauge.plus.heads import Heads
 from gauge.plus.late_fusion import WeightedVote
@@ -48,9 +48,8 @@ def self_supervised() -> Trainable:
 
 SHARED: dict[str, Callable[[], Trainable]] = {
     "Gauge": gauge,
-    "Gauge with trust": lambda: gauge(granularity="trust"),
     "GaugePlus": gauge_plus,
-    "GaugePlus with trust": lambda: gauge_plus(gating=Gating(granularity="trust")),
+    "GaugePlus with trust": lambda: gauge_plus(gating="trust"),
     "network of a table": lambda: Weighted(gauge_plus(), torch.linspace(0.1, 2, 24)),
     "WeightedVote": weighted_vote,
 }

@@ -31,7 +31,8 @@ HALVES = '''
 import torch
 
 from gauge.registry import IMPUTERS
-from gauge.types import Batch, Imputer
+from gauge.types import Imputer
+from gauge.values import Batch
 
 
 @IMPUTERS.register("half")
@@ -54,7 +55,8 @@ from gauge.masks import parse_protocols
 from gauge_lab.benchmarks import BENCHMARKS
 from gauge_lab.registry import METHODS
 from gauge.training.settings import TrainSettings
-from gauge.types import Method, Prediction
+from gauge.types import Method
+from gauge.values import Prediction
 
 SPLITS = ("train", "val", "test")
 PROTOCOLS = parse_protocols("complete", "missing=left")

@@ -11,7 +11,7 @@ from torch import nn
 from gauge.plus.late_fusion import LateFusion
 from gauge.training.inference import predict_split
 from gauge.training.metrics import ACCURACY
-from gauge.types import Evidence
+from gauge.values import Evidence
 from gauge_lab.audit import Audit, _rank_correlation, audit
 
 

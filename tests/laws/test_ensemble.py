@@ -6,7 +6,8 @@ from helpers import CLASSES, SETTINGS, dataset, enlarged, plus, rows_of, with_hi
 
 from gauge.data import Dataset
 from gauge.training.stages import Stage, StageStore
-from gauge.types import Method, Prediction
+from gauge.types import Method
+from gauge.values import Prediction
 from gauge_lab.benchmarks import BENCHMARKS, Overrides
 from gauge_lab.methods.ensemble import Ensemble
 from gauge_lab.plans import last_stage

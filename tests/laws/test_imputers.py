@@ -22,7 +22,8 @@ from gauge.randomness import seeded
 from gauge.registry import IMPUTERS
 from gauge.training.loop import fit
 from gauge.training.settings import TrainSettings
-from gauge.types import Trainable, over_values
+from gauge.types import Trainable
+from gauge.values import over_values
 
 NAMES = helpers.imputers()
 BLIND = [name for name in NAMES if not IMPUTERS.get(name).reads_hidden_values]

@@ -9,7 +9,7 @@ from helpers import any_subset, assert_equal, plus
 
 from gauge import Dataset, TrainSettings, fit
 from gauge.plus.late_fusion import WeightedVote
-from gauge.types import over_values
+from gauge.values import over_values
 from gauge_lab.benchmarks import BENCHMARKS, Overrides
 from gauge_lab.incomplete import incomplete
 from gauge_lab.plans import last_stage

@@ -84,7 +84,7 @@ def test_as_many_subsets_as_there_are_is_all_of_them(batch):
 def test_the_last_block_sees_the_prompts_of_all_blocks(batch):
     method, lengths = map_(), []
     for block in method.classifier.backbone.blocks:
-        block.register_forward_hook(lambda module, inputs, output: lengths.append(inputs[0].shape[1]))
+        block.attention_norm.register_forward_hook(lambda module, inputs, output: lengths.append(inputs[0].shape[1]))
     method.predict(batch)
     units = sum(method.encoder.unit_counts.values())
     assert lengths == [1 + units + LENGTH, 1 + units + 2 * LENGTH]

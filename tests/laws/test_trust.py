@@ -15,7 +15,7 @@ from gauge.paper.explain import explain, unit_names
 from gauge.plus.combination import Combination
 from gauge.plus.trust import TrustHead, rightness, trust_term
 from gauge.training.inference import masked_batches, predict_split
-from gauge.types import Truth
+from gauge.values import Truth
 from gauge_lab.audit import audit
 from gauge_lab.benchmarks import BENCHMARKS
 from gauge_lab.methods._distilled import Distilled

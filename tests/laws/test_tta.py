@@ -8,7 +8,8 @@ from helpers import CLASSES, SETTINGS, assert_equal, dataset, enlarged, plus, ro
 
 from gauge.data import Dataset
 from gauge.training.stages import Stage, StageStore
-from gauge.types import Method, Prediction
+from gauge.types import Method
+from gauge.values import Prediction
 from gauge_lab.benchmarks import BENCHMARKS, Overrides
 from gauge_lab.methods.tta import COPIES, TTA, changed
 from gauge_lab.plans import last_stage, plan_of

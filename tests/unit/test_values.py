@@ -4,7 +4,7 @@ import pytest
 import torch
 from helpers import DIM, incomplete_batch, network, unchecked, unit_encoder
 
-from gauge import Batch, Dataset, Evidence, Gauge, Prediction, UnitEncoder
+from gauge import Batch, Dataset, Gauge, UnitEncoder
 from gauge.choices import pick
 from gauge.encoders.columns import Columns
 from gauge.imputers.zero import Zero
@@ -169,12 +169,3 @@ def test_overrides_of_the_backbone_reach_a_baseline_without_settings_of_its_own(
     both = Overrides(backbone=StageOverride(epochs=77), baseline=StageOverride(epochs=5))
     changed = BENCHMARKS.get("polymnist5k").with_overrides(both)
     assert (changed.settings.backbone.epochs, changed.settings.baseline.epochs) == (77, 5)
-
-
-def test_a_prediction_shows_its_first_classes_and_the_range_of_its_gates():
-    logits, gates = torch.zeros(200, 3), torch.full((200, 50), 0.5)
-    text = repr(Prediction(logits, Evidence(gates, logits), gates))
-    classes = "0 (33 %), 0 (33 %), 0 (33 %), 0 (33 %), ..."
-    assert text == f"<Prediction: 200 samples, 3 classes, 50 units; class {classes}; gates 0.5 to 0.5, mean 0.5>"
-    assert repr(Prediction(logits[:1])) == "<Prediction: 1 sample, 3 classes; class 0 (33 %)>"
-    assert repr(Evidence(gates[:0], logits[:0])) == "<Evidence: 0 samples, 3 classes, 50 units; scores none>"

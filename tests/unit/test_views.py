@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gauge.masks import mask_split
-from gauge.types import Batch
+from gauge.values import Batch
 from gauge_lab.benchmarks import Overrides, handwritten, leaves100
 from gauge_lab.incomplete import incomplete
 from gauge_lab.parts import imputer_stage

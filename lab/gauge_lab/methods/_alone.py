@@ -10,7 +10,7 @@ from torch import Tensor
 from gauge.nn.streams import side_by_side
 from gauge.paper.network import Network, hiding_bias
 from gauge.paper.units import UnitEncoder
-from gauge.types import Units
+from gauge.values import Units
 
 
 def states_alone(encoder: UnitEncoder, units: Units, networks: Sequence[Network]) -> Float[Tensor, "b m c"]:

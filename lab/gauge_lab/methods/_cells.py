@@ -13,7 +13,8 @@ from gauge.data import Dataset
 from gauge.masks import Complete, Protocol
 from gauge.nn.tabular import ColumnLayout, by_cell
 from gauge.randomness import sample_keys
-from gauge.types import Batch, Method, Prediction
+from gauge.types import Method
+from gauge.values import Batch, Prediction
 
 COPIES = 8  # of every row, each under another mask
 ROWS_AT_ONCE = 512

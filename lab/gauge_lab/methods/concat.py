@@ -7,8 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from gauge.nn.losses import cross_entropy
 from gauge.paper.units import Frozen
-from gauge.types import Batch, Method, Prediction, SupportsComplete
+from gauge.types import Method, SupportsComplete
+from gauge.values import Batch, Prediction
 from gauge_lab.vectors import VectorEncoder
 
 __all__ = ["Concat"]
@@ -29,7 +31,7 @@ class Concat(Method):
         return self.head(self.encoder(batch)[0].flatten(1))
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        return {"task": batch.cross_entropy(self(batch))}
+        return {"task": cross_entropy(batch, self(batch))}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

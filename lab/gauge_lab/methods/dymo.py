@@ -17,7 +17,8 @@ from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.paper.units import Frozen
 from gauge.plus.any_subset import TEMPERATURE, AnySubset, one_hot, under_subsets
-from gauge.types import Batch, Method, Prediction, SupportsComplete, Units, UnsupportedError
+from gauge.types import Method, SupportsComplete, UnsupportedError
+from gauge.values import Batch, Prediction, Units
 from gauge_lab.methods.mtl import subset_code
 from gauge_lab.vectors import whole_modalities
 

@@ -11,9 +11,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from gauge.nn.losses import cross_entropy
 from gauge.paper.units import Frozen
 from gauge.plus.late_fusion import LateFusion
-from gauge.types import Batch, Method, Prediction, SupportsComplete
+from gauge.types import Method, SupportsComplete
+from gauge.values import Batch, Prediction
 from gauge_lab.methods.concat import Concat
 
 __all__ = ["DynMM"]
@@ -57,7 +59,7 @@ class DynMM(Method):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         logits, choice = self(batch)
-        return {"task": batch.cross_entropy(logits), "cost": COST * choice[:, -1].mean()}
+        return {"task": cross_entropy(batch, logits), "cost": COST * choice[:, -1].mean()}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

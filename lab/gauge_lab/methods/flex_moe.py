@@ -16,11 +16,13 @@ from torch import Tensor, nn
 
 from gauge.masks import draw_subsets, subsets
 from gauge.nn.attention import Block, Transformer
+from gauge.nn.losses import cross_entropy
 from gauge.paper.network import Network
 from gauge.paper.units import UnitEncoder
 from gauge.plus.any_subset import under_subsets
 from gauge.randomness import derive, normal
-from gauge.types import Batch, Method, Prediction, Units
+from gauge.types import Method
+from gauge.values import Batch, Prediction, Units
 from gauge_lab.vectors import whole_modalities
 
 __all__ = ["FlexMoE", "Router", "Experts"]
@@ -122,7 +124,7 @@ class FlexMoE(Method):
         combination = self.combination(units, visible)
         key = torch.cat([derive(batch.key, index) for index in range(len(chosen))])
         logits, routes = self.classify(units, visible, combination, key)
-        return {"task": batch.cross_entropy(logits), "router": ROUTING * router_loss(routes, combination)}
+        return {"task": cross_entropy(batch, logits), "router": ROUTING * router_loss(routes, combination)}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

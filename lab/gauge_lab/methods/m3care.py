@@ -18,8 +18,10 @@ from torch import Tensor, nn
 
 from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.nn.initialise import small_parameter
+from gauge.nn.losses import cross_entropy
 from gauge.paper.network import Network
-from gauge.types import Batch, Method, Prediction
+from gauge.types import Method
+from gauge.values import Batch, Prediction
 from gauge_lab.vectors import VectorEncoder
 
 __all__ = ["M3Care"]
@@ -71,7 +73,7 @@ class M3Care(Method):
         if len(batch) < 2:
             raise ValueError("M3Care compares samples, but a batch holds 1; train with batches of at least 2")
         logits, stability = self._classify(batch, draw_subsets(batch.key, self.subsets, self.subsets_per_step))
-        return {"task": batch.cross_entropy(logits), "stability": STABILITY * stability}
+        return {"task": cross_entropy(batch, logits), "stability": STABILITY * stability}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

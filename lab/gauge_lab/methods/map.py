@@ -13,11 +13,13 @@ from torch import Tensor, nn
 from gauge.masks import draw_subsets, subsets
 from gauge.nn.attention import Block, Transformer
 from gauge.nn.initialise import small_parameter
+from gauge.nn.losses import cross_entropy
 from gauge.paper.gauge import MAX_RAW_UNITS
 from gauge.paper.network import Network
 from gauge.paper.units import UnitEncoder
 from gauge.plus.any_subset import under_subsets
-from gauge.types import Batch, Method, Prediction, Units, UnsupportedError
+from gauge.types import Method, UnsupportedError
+from gauge.values import Batch, Prediction, Units
 from gauge_lab.methods.mtl import subset_code
 
 __all__ = ["MAP"]
@@ -63,7 +65,7 @@ class MAP(Method):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
-        return {"task": batch.cross_entropy(self.classify(*under_subsets(self.encoder(batch), chosen)))}
+        return {"task": cross_entropy(batch, self.classify(*under_subsets(self.encoder(batch), chosen)))}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

@@ -15,12 +15,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from gauge.masks import draw_subsets, subsets
+from gauge.nn.losses import cross_entropy
 from gauge.paper.network import Network, hiding_bias
 from gauge.paper.units import UnitEncoder
 from gauge.plus.any_subset import under_subsets
 from gauge.plus.heads import Heads
 from gauge.plus.late_fusion import head_loss
-from gauge.types import Batch, Method, Prediction, Units
+from gauge.types import Method
+from gauge.values import Batch, Prediction, Units
 
 __all__ = ["MMPareto", "integrated"]
 
@@ -45,7 +47,7 @@ class MMPareto(Method):
         chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
         logits = self._logits(*under_subsets(replace(units, content=network), chosen))
         own = self.heads.logits(replace(units, content=heads))
-        return {"task": batch.cross_entropy(logits), "heads": head_loss(own, batch)}
+        return {"task": cross_entropy(batch, logits), "heads": head_loss(own, batch)}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

@@ -8,10 +8,12 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from gauge.nn.losses import cross_entropy
 from gauge.paper.network import Network
 from gauge.paper.units import UnitEncoder
 from gauge.randomness import derive, uniform
-from gauge.types import Batch, Method, Prediction
+from gauge.types import Method
+from gauge.values import Batch, Prediction
 
 __all__ = ["ModDrop"]
 
@@ -32,7 +34,7 @@ class ModDrop(Method):
         units = self.encoder(batch)
         kept = keep_some(batch.key, batch.any_observed(), self.rate)
         tokens = units.keep(kept[:, units.modality] & units.observed).tokens
-        return {"task": batch.cross_entropy(self.classifier(tokens))}
+        return {"task": cross_entropy(batch, self.classifier(tokens))}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

@@ -9,8 +9,10 @@ from torch import Tensor, nn
 
 from gauge.imputers.mopoe import MoPoE
 from gauge.masks import draw_subsets, visible_under
+from gauge.nn.losses import cross_entropy
 from gauge.paper.units import Frozen
-from gauge.types import Batch, Method, Prediction
+from gauge.types import Method
+from gauge.values import Batch, Prediction
 
 __all__ = ["LatentClassifier"]
 
@@ -35,7 +37,7 @@ class LatentClassifier(Method):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         chosen = draw_subsets(batch.key, self.vae.subsets, self.subsets_per_step)
-        return {"task": batch.cross_entropy(self(batch, chosen))}
+        return {"task": cross_entropy(batch, self(batch, chosen))}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

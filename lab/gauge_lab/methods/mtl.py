@@ -10,10 +10,12 @@ from torch import Tensor, nn
 
 from gauge.masks import subsets
 from gauge.nn.initialise import small_parameter
+from gauge.nn.losses import cross_entropy
 from gauge.paper.network import Network, hiding_bias
 from gauge.paper.units import UnitEncoder
 from gauge.plus.any_subset import under_subsets
-from gauge.types import Batch, Method, Prediction, Units
+from gauge.types import Method
+from gauge.values import Batch, Prediction, Units
 from gauge_lab.vectors import shown_modalities
 
 __all__ = ["MTL"]
@@ -35,7 +37,7 @@ class MTL(Method):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy over all subsets, each with what it leaves of a sample's observed modalities."""
-        return {"task": batch.cross_entropy(self.classify(*under_subsets(self.encoder(batch), self.subsets)))}
+        return {"task": cross_entropy(batch, self.classify(*under_subsets(self.encoder(batch), self.subsets)))}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

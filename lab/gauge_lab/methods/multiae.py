@@ -15,8 +15,10 @@ from torch import Tensor, nn
 
 from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.nn.likelihoods import Categorical, Likelihood
+from gauge.nn.losses import cross_entropy
 from gauge.nn.streams import side_by_side
-from gauge.types import Batch, Method, Prediction, Trainable, over_values
+from gauge.types import Method, Trainable
+from gauge.values import Batch, Prediction, over_values
 from gauge_lab.vectors import VectorEncoder
 
 __all__ = ["MultiAE", "AutoEncoder"]
@@ -89,7 +91,7 @@ class MultiAE(Method):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
-        return {"task": batch.cross_entropy(self(batch, chosen))}
+        return {"task": cross_entropy(batch, self(batch, chosen))}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

@@ -13,8 +13,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from gauge.nn.losses import cross_entropy
 from gauge.randomness import derive, uniform
-from gauge.types import Batch, Method, Prediction
+from gauge.types import Method
+from gauge.values import Batch, Prediction
 from gauge_lab.vectors import VectorEncoder
 
 __all__ = ["Muse"]
@@ -77,7 +79,7 @@ class Muse(Method):
         unsupervised = F.cross_entropy(across, itself) + F.cross_entropy(across.T, itself)
         supervised = F.binary_cross_entropy_with_logits(torch.stack([within, across]), alike.expand(2, -1, -1))
         return {
-            "task": batch.cross_entropy(self.classifier(states[0])),
+            "task": cross_entropy(batch, self.classifier(states[0])),
             "unsupervised": 0.25 * unsupervised,
             "supervised": 0.5 * supervised,
         }

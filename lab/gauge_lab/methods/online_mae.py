@@ -13,9 +13,11 @@ from torch import Tensor, nn
 
 from gauge.nn.attention import Transformer
 from gauge.nn.initialise import small_parameter
+from gauge.nn.losses import cross_entropy
 from gauge.paper.network import Network
 from gauge.randomness import derive, uniform
-from gauge.types import Batch, Method, Prediction
+from gauge.types import Method
+from gauge.values import Batch, Prediction
 from gauge_lab.methods.multiae import encoder_width
 from gauge_lab.vectors import VectorEncoder
 
@@ -70,7 +72,7 @@ class OnlineMAE(Method):
         target = F.layer_norm(tokens.detach(), tokens.shape[-1:], eps=VARIANCE_FLOOR)
         dropped = (available & ~kept).to(restored.dtype)
         errors = (restored - target).square().mean(-1) * dropped
-        task = batch.cross_entropy(self.classifier(restored + self.positions))
+        task = cross_entropy(batch, self.classifier(restored + self.positions))
         return {"task": task, "reconstruction": errors.sum() / dropped.sum().clamp_min(1)}
 
     @torch.no_grad()

@@ -9,9 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from gauge.nn.losses import cross_entropy
 from gauge.paper.units import Frozen
 from gauge.plus.late_fusion import HeadOutputs, LateFusion
-from gauge.types import Batch, Method, Prediction, SupportsComplete
+from gauge.types import Method, SupportsComplete
+from gauge.values import Batch, Prediction
 
 __all__ = ["PDF"]
 
@@ -38,7 +40,7 @@ class PDF(Method):
         weights = fusion_weights(confidence, outputs).detach()
         right = (-losses.detach()).exp()
         return {
-            "task": batch.cross_entropy((weights[..., None] * outputs.logits).sum(1)),
+            "task": cross_entropy(batch, (weights[..., None] * outputs.logits).sum(1)),
             "modalities": outputs.total(losses),
             "confidence": outputs.total((confidence - right).abs()),
         }

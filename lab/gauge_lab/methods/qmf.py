@@ -9,9 +9,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from gauge.nn.losses import cross_entropy
 from gauge.paper.units import Frozen
 from gauge.plus.late_fusion import HeadOutputs, LateFusion, masked_mean
-from gauge.types import Batch, Method, Prediction, SupportsComplete
+from gauge.types import Method, SupportsComplete
+from gauge.values import Batch, Prediction
 
 __all__ = ["QMF"]
 
@@ -40,7 +42,7 @@ class QMF(Method):
             past = self.history[batch.index] + torch.where(outputs.available, losses.detach(), 0.0)
             self.history.index_copy_(0, batch.index, past.to(self.history.dtype))
         return {
-            "task": batch.cross_entropy(fuse(outputs)),
+            "task": cross_entropy(batch, fuse(outputs)),
             "modalities": outputs.total(losses),
             "ranking": ranking(confidence(outputs.logits), self._difficulty(batch.index), outputs.available),
         }

@@ -15,10 +15,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from gauge.masks import draw_subsets, subsets, visible_under
+from gauge.nn.losses import cross_entropy
 from gauge.paper.network import Network
 from gauge.paper.units import UnitEncoder
 from gauge.plus.late_fusion import masked_mean
-from gauge.types import Batch, Method, Prediction
+from gauge.types import Method
+from gauge.values import Batch, Prediction
 from gauge_lab.methods._alone import states_alone
 
 __all__ = ["ShaSpec"]
@@ -54,7 +56,7 @@ class ShaSpec(Method):
         chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
         logits = [self.classify(shared, specific, visible) for visible in visible_under(available, chosen)]
         return {
-            "task": batch.cross_entropy(torch.stack(logits)),
+            "task": cross_entropy(batch, torch.stack(logits)),
             "alignment": ALIGNMENT * alignment(shared, available),
             "domain": DOMAIN * domain_loss(self.domain(specific), available),
         }

@@ -18,7 +18,8 @@ from gauge.paper.network import Network
 from gauge.paper.units import UnitEncoder
 from gauge.plus.late_fusion import HeadOutputs, LateFusion
 from gauge.randomness import derive, uniform
-from gauge.types import Batch, Method, Prediction
+from gauge.types import Method
+from gauge.values import Batch, Prediction
 from gauge_lab.methods._alone import states_alone
 
 __all__ = ["SimMLM", "UnitExperts"]

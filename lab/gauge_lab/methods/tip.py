@@ -13,9 +13,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gauge.imputers.tip import TIP
+from gauge.nn.losses import cross_entropy
 from gauge.nn.streams import side_by_side
 from gauge.nn.tabular import by_cell
-from gauge.types import Batch, Method, Prediction
+from gauge.types import Method
+from gauge.values import Batch, Prediction
 
 __all__ = ["TipClassifier"]
 
@@ -36,7 +38,7 @@ class TipClassifier(Method):
         self.table_head, self.joint_head = nn.Linear(width, num_classes), nn.Linear(width, num_classes)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        return {"task": batch.cross_entropy(self(batch))}
+        return {"task": cross_entropy(batch, self(batch))}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

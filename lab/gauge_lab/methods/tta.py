@@ -12,7 +12,8 @@ from torch import Tensor
 
 from gauge.data.augmentation import augment
 from gauge.randomness import derive
-from gauge.types import Batch, Method, Prediction
+from gauge.types import Method
+from gauge.values import Batch, Prediction
 
 __all__ = ["TTA"]
 

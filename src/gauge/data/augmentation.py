@@ -12,7 +12,7 @@ from torch import Tensor
 from gauge.choices import pick
 from gauge.masks import FeatureCounts
 from gauge.randomness import choose, derive, uniform
-from gauge.types import Batch, over_values
+from gauge.values import Batch, over_values
 
 KERNEL, SIGMA = 29, (0.1, 2.0)  # of the blur, in pixels
 LONGEST = 4 / 3  # sides of a crop, the longer to the shorter

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gauge.masks import Corruption
 from gauge.randomness import derive, normal, uniform
-from gauge.types import Batch, Truth, over_values
+from gauge.values import Batch, Truth, over_values
 
 NOISE = 2.0  # deviation of the noise, in spreads of the values
 

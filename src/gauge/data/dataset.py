@@ -12,7 +12,7 @@ from torch import Tensor
 from gauge.data.corruption import corrupted
 from gauge.masks import Corruption, FeatureCounts
 from gauge.randomness import derive, sample_keys, uniform
-from gauge.types import Batch
+from gauge.values import Batch
 
 CHECKED = 65_536  # rows at a time
 UNLABELLED = -1  # the label of a sample that has none

@@ -31,7 +31,7 @@ from gauge.tabular.fitted import Fitted
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Encoded, Schema
 from gauge.training.traced import Flat, Graphable, check_exportable, cycled, to_onnx, trace
-from gauge.types import Batch
+from gauge.values import Batch
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,8 @@ from gauge.data import Dataset
 from gauge.imputers.nearest import Nearest
 from gauge.nn.tabular import CellHeads, by_cell
 from gauge.randomness import choose, derive
-from gauge.types import Batch, Imputer, UnsupportedError
+from gauge.types import Imputer, UnsupportedError
+from gauge.values import Batch
 
 DRAWS = 3  # of imputed numbers, each without some of the observed cells
 

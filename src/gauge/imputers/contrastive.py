@@ -22,7 +22,8 @@ from gauge.imputers.nearest import draw_donors
 from gauge.nn.contrast import pair_costs
 from gauge.nn.conv import deep_trunk
 from gauge.nn.mlp import mlp
-from gauge.types import Batch, Imputer, over_values
+from gauge.types import Imputer
+from gauge.values import Batch, over_values
 
 __all__ = ["Contrastive"]
 

@@ -24,7 +24,7 @@ from gauge.imputers._table import TableImputer, cells_of, filled, find_donors, f
 from gauge.imputers.nearest import Nearest
 from gauge.nn.tabular import ColumnLayout, check_columns, share_of
 from gauge.randomness import choose, permutation, sample_keys
-from gauge.types import Batch
+from gauge.values import Batch
 
 __all__ = ["Iterative"]
 

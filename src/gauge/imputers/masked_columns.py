@@ -11,7 +11,7 @@ from gauge.imputers._table import TableImputer, cells_of, doubts, filled, find_d
 from gauge.imputers.nearest import Nearest
 from gauge.nn.tabular import CellHeads, TabularTransformer, check_columns, share_of
 from gauge.randomness import choose, derive
-from gauge.types import Batch
+from gauge.values import Batch
 
 __all__ = ["MaskedColumns"]
 

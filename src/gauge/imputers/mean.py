@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from gauge.data import Dataset
-from gauge.types import Batch, Imputer, over_values
+from gauge.types import Imputer
+from gauge.values import Batch, over_values
 
 __all__ = ["Mean"]
 

@@ -23,7 +23,8 @@ from gauge.nn.likelihoods import Categorical, Laplace, Likelihood
 from gauge.nn.mlp import mlp, mlp_decoder
 from gauge.nn.streams import side_by_side
 from gauge.randomness import derive, normal, uniform
-from gauge.types import Batch, Imputer, over_values
+from gauge.types import Imputer
+from gauge.values import Batch, over_values
 
 __all__ = ["MoPoE", "Coder", "Balance"]
 
@@ -169,7 +170,7 @@ class MoPoE(Imputer):
         self, batch: Batch, visible: Bool[Tensor, "*s b m"] | None = None
     ) -> tuple[Float[Tensor, "*s b z"], Float[Tensor, "*s b z"]]:
         """Mean and variance of the latent given the observed modalities of each sample, or those in `visible`."""
-        clean = self._readable(batch.check() if batch.inspectable else batch)
+        clean = self._readable(batch.check() if self.may_inspect(batch) else batch)
         mean, precision, _ = self._experts(clean)
         return self._product(mean, precision, clean.any_observed() if visible is None else visible)
 
@@ -177,7 +178,7 @@ class MoPoE(Imputer):
     def complete(self, batch: Batch) -> Batch:
         mean, variance = self.posterior(batch)
         z = self._draw(batch.key, mean, variance) if self.sample else mean
-        if not batch.inspectable:  # selecting rows would look at the flags; decoding all rows does not
+        if not self.may_inspect(batch):  # selecting rows would look at the flags; decoding all rows does not
             decoded = side_by_side([partial(self._mean, name, z, batch.key) for name in self.shapes])
             return batch.filled(dict(zip(self.shapes, decoded, strict=True)))
         filling = {}
@@ -203,7 +204,7 @@ class MoPoE(Imputer):
 
     def _readable(self, batch: Batch) -> Batch:
         """The batch with its modalities in this model's order, and zeros where nothing was observed."""
-        batch.check_shapes(self.shapes)
+        self.check_shapes(batch, self.shapes)
         inputs, observed = ({name: tensors[name] for name in self.shapes} for tensors in (batch.inputs, batch.observed))
         return replace(batch, inputs=inputs, observed=observed).blanked()
 

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
 from gauge.randomness import permutation
-from gauge.types import Batch, Imputer, is_traced, over_values
+from gauge.types import Imputer, is_traced
+from gauge.values import Batch, over_values
 
 __all__ = ["Nearest"]
 

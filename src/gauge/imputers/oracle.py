@@ -3,7 +3,8 @@
 from typing import Self
 
 from gauge.data import Dataset
-from gauge.types import Batch, Imputer
+from gauge.types import Imputer
+from gauge.values import Batch
 
 __all__ = ["Oracle"]
 

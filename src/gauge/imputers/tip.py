@@ -26,7 +26,8 @@ from gauge.nn.resnet import ResNet
 from gauge.nn.streams import side_by_side
 from gauge.nn.tabular import CellHeads, Interaction, TabularTransformer, by_cell, check_columns, share_of
 from gauge.randomness import choose, derive
-from gauge.types import Batch, Imputer, UnsupportedError
+from gauge.types import Imputer, UnsupportedError
+from gauge.values import Batch
 
 __all__ = ["TIP", "Sizes", "Pretraining", "Roles"]
 
@@ -163,8 +164,8 @@ class TIP(Imputer):
 
     def _readable(self, batch: Batch) -> tuple[Float[Tensor, "b ch h w"], Float[Tensor, "b f"], Bool[Tensor, "b f"]]:
         """Image and table with zeros where nothing was observed, and a flag for each cell."""
-        batch.check_shapes(self.roles.shapes)
-        if batch.inspectable:
+        self.check_shapes(batch, self.roles.shapes)
+        if self.may_inspect(batch):
             _check_images(batch.observed[self.roles.image], self.roles.image, batch.index)
         clean = batch.blanked().inputs
         table = clean[self.roles.table]

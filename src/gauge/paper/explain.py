@@ -11,7 +11,8 @@ from torch import Tensor
 from gauge.paper.gauge import Reading, attention_bias
 from gauge.paper.scoring.exact import exact_effects
 from gauge.paper.units import UnitEncoder
-from gauge.types import Batch, Evidence, Prediction, SupportsAttention, Units
+from gauge.types import SupportsAttention
+from gauge.values import Batch, Evidence, Prediction, Units
 
 if TYPE_CHECKING:
     import pandas as pd

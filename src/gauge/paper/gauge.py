@@ -14,23 +14,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from gauge.layout import SCORE_FLOOR, informative
 from gauge.paper.network import Biased, Network, hiding_bias
 from gauge.paper.units import Frozen, UnitEncoder
 from gauge.registry import SCORERS
-from gauge.types import (
-    SCORE_FLOOR,
-    Batch,
-    Classifier,
-    Evidence,
-    Method,
-    Objective,
-    Prediction,
-    ScoreOptions,
-    Scorer,
-    SupportsComplete,
-    Tokens,
-    Units,
-)
+from gauge.types import Classifier, Method, Objective, ScoreOptions, Scorer, SupportsComplete, Tokens
+from gauge.values import Batch, Evidence, Prediction, Units
 
 __all__ = ["Gauge", "Gating"]
 
@@ -292,7 +281,7 @@ class Gauge(Method):
         return units.embedding if reference is None else units.embedding + reference.to(units.embedding)
 
     def _check(self, evidence: Evidence, batch: Batch) -> None:
-        if evidence.informative:
+        if informative(evidence.scores):
             return
         wrong = ~torch.isfinite(evidence.scores).all(1)
         if wrong.any():

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from gauge.nn.initialise import small_parameter
 from gauge.nn.streams import side_by_side
-from gauge.types import Batch, Encoder, SupportsComplete, Units
+from gauge.types import Encoder, SupportsComplete
+from gauge.values import Batch, Units
 
 
 class Frozen(nn.Module):

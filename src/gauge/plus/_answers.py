@@ -11,7 +11,7 @@ from gauge.data import Dataset
 from gauge.masks import AnyCells, AnyModalities, Corruption, Protocol
 from gauge.plus.combination import Combination
 from gauge.randomness import permutation, sample_keys
-from gauge.types import Batch
+from gauge.values import Batch
 
 MASKS_PER_SAMPLE = 16  # masks under which weights are learned from a validation sample
 MAX_SAMPLES = 4096  # validation samples that weights are learned from

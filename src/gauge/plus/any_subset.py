@@ -17,7 +17,8 @@ from gauge.choices import pick
 from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.paper.network import Network, hiding_bias
 from gauge.paper.units import UnitEncoder
-from gauge.types import Batch, Method, Prediction, Units
+from gauge.types import Method
+from gauge.values import Batch, Prediction, Units
 
 __all__ = ["AnySubset"]
 

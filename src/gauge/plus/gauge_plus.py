@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from gauge.data import Dataset
 from gauge.masks import Corruption, draw_subsets, subsets
+from gauge.nn.losses import cross_entropy
 from gauge.nn.shards import shared_key
 from gauge.paper.gauge import UNGATED, Gating, Gauge
 from gauge.paper.network import Biased, Network, hiding_bias
@@ -30,7 +31,8 @@ from gauge.plus.combination import Combination
 from gauge.plus.heads import HeadGradients, Heads, tempered_losses
 from gauge.plus.late_fusion import head_loss
 from gauge.plus.trust import PlusReading, TrustHead, known_rightness, per_unit, signed_taylor_evidence, trust_term
-from gauge.types import Batch, Evidence, Imputer, Method, Prediction, SupportsComplete, Units
+from gauge.types import Imputer, Method, SupportsComplete
+from gauge.values import Batch, Evidence, Prediction, Units
 
 __all__ = ["GaugePlus"]
 
@@ -114,10 +116,10 @@ class GaugePlus(Method):
         reading = self.read(batch)
         under = reading if reading.visible is None else self._under_subsets(reading)
         prediction = self.decide_network(under)
-        terms = {"task": batch.cross_entropy(prediction.logits, weights)}
+        terms = {"task": cross_entropy(batch, prediction.logits, weights)}
         if reading.visible is None and self.subsets_per_step:
             masked = self._under_subsets(reading)
-            terms["masked"] = batch.cross_entropy(masked.classifier(masked.units.tokens, None), weights)
+            terms["masked"] = cross_entropy(batch, masked.classifier(masked.units.tokens, None), weights)
         if reading.head_logits is not None:
             terms["heads"] = head_loss(reading.head_logits, batch, weights)
         if self.trust is not None and prediction.evidence is not None:

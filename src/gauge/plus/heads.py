@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.paper.units import UnitEncoder
-from gauge.types import Units
+from gauge.values import Units
 
 TEMPERATURES = tuple(2.0**power for power in range(-2, 7))
 TOLERANCE = 0.02  # of the entropy of the labels

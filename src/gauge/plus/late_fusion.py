@@ -21,7 +21,8 @@ from gauge.paper.units import Frozen, UnitEncoder
 from gauge.plus._answers import SOUND, Answers, head_answers, learn_weights, masked_samples, validation_rows
 from gauge.plus.combination import Combination
 from gauge.plus.heads import Heads
-from gauge.types import Batch, Encoder, Method, Prediction, SupportsComplete
+from gauge.types import Encoder, Method, SupportsComplete
+from gauge.values import Batch, Prediction
 
 __all__ = ["LateFusion", "WeightedVote"]
 

@@ -30,7 +30,8 @@ from gauge.nn.shards import at_least_one
 from gauge.paper.gauge import Reading, displacement, normalize_scores, ungated_gradient
 from gauge.paper.network import hiding_bias
 from gauge.paper.units import UnitEncoder
-from gauge.types import Batch, Classifier, Evidence, ScoreOptions, Tokens
+from gauge.types import Classifier, ScoreOptions, Tokens
+from gauge.values import Batch, Evidence
 
 TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
 START = 2.0  # of the logits: units are trusted until training knows better

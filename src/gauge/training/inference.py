@@ -10,7 +10,8 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.masks import Corrupted, Corruption, Protocol, mask_split, missing_rates, parse_protocol, passes
 from gauge.training.metrics import Metric
-from gauge.types import Batch, Method, Prediction
+from gauge.types import Method
+from gauge.values import Batch, Prediction
 
 MAX_GPU_BATCH = 4096  # samples of a batch on a GPU
 MASK_SEED = 2025  # one fixed mask per sample and protocol, whatever the method and its seed

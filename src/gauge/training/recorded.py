@@ -12,8 +12,10 @@ from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 import torch
 from torch import Tensor
 
+from gauge.layout import informative
 from gauge.nn.streams import forget, side_by_side
-from gauge.types import Batch, Evidence, Prediction, Trainable
+from gauge.types import Trainable
+from gauge.values import Batch, Evidence, Prediction
 
 logger = logging.getLogger(__name__)
 
@@ -211,7 +213,7 @@ class Recorded:
             if prediction.evidence is not None:
                 evidence = prediction.evidence
                 results |= {"scores": evidence.scores, "ungated": evidence.logits}
-                sound = sound & evidence.informative
+                sound = sound & informative(evidence.scores)
             results["sound"] = sound[None].float()
             return {name: values for name, values in results.items() if values is not None}
 

@@ -26,7 +26,8 @@ from gauge.nn.streams import join
 from gauge.training.distributed import shard, sum_gradients, synchronise, world_size
 from gauge.training.recorded import WARM_UP_CALLS, record, warm_up
 from gauge.training.settings import TrainSettings
-from gauge.types import Batch, Trainable
+from gauge.types import Trainable
+from gauge.values import Batch
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,8 @@ from gauge.data.dataset import as_values
 from gauge.data.graph import NEEDS_ONNX, OPSETS
 from gauge.paper.gauge import Gauge
 from gauge.plus.gauge_plus import GaugePlus
-from gauge.types import Batch, Imputer
+from gauge.types import Imputer
+from gauge.values import Batch
 
 
 class Graphable(nn.Module):

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from gauge.data.files import write_text
-from gauge.types import Evidence
+from gauge.values import Evidence
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,8 @@ from torch.utils.data import DataLoader
 
 from gauge.backbones.blocks import find_blocks
 from gauge.paper.gauge import Gate, attention_bias, normalize_scores, taylor_evidence
-from gauge.types import Evidence, Prediction, Scorer
+from gauge.types import Scorer
+from gauge.values import Evidence, Prediction
 from gauge.wrapping.checks import check_gradient, check_logits, measured_bypass, measured_leak
 from gauge.wrapping.classifier import TokenClassifier, effects_of_closing, evaluated, logits_of
 from gauge.wrapping.explanation import TokenExplanation

@@ -4,7 +4,8 @@ from typing import Unpack
 
 import torch
 
-from gauge.types import Classifier, Evidence, ScoreOptions, SupportsAttention, Tokens
+from gauge.types import Classifier, ScoreOptions, SupportsAttention, Tokens
+from gauge.values import Evidence
 
 __all__ = ["attention_score"]
 

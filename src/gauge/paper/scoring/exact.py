@@ -7,7 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gauge.paper.gauge import saliency
-from gauge.types import Classifier, Evidence, ScoreOptions, Tokens
+from gauge.types import Classifier, ScoreOptions, Tokens
+from gauge.values import Evidence
 
 __all__ = ["exact_evidence", "exact_effects"]
 

@@ -5,7 +5,8 @@ from typing import Unpack
 import torch
 
 from gauge.paper.gauge import displacement
-from gauge.types import Classifier, Evidence, ScoreOptions, Tokens
+from gauge.types import Classifier, ScoreOptions, Tokens
+from gauge.values import Evidence
 
 __all__ = ["feature_norm"]
 

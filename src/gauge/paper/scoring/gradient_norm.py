@@ -3,7 +3,8 @@
 from typing import Unpack
 
 from gauge.paper.gauge import ungated_gradient
-from gauge.types import Classifier, Evidence, ScoreOptions, Tokens
+from gauge.types import Classifier, ScoreOptions, Tokens
+from gauge.values import Evidence
 
 __all__ = ["gradient_norm"]
 

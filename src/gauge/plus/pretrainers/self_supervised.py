@@ -23,7 +23,8 @@ from gauge.paper.network import Network, hiding_bias
 from gauge.paper.units import UnitEncoder
 from gauge.plus.heads import head_pooling, pool
 from gauge.randomness import choose, derive, uniform
-from gauge.types import Batch, Pretrainer, Units, UnsupportedError
+from gauge.types import Pretrainer, UnsupportedError
+from gauge.values import Batch, Units
 
 __all__ = ["SelfSupervised"]
 

@@ -20,7 +20,7 @@ from gauge.tabular.table.columns import Column, Part
 from gauge.tabular.table.inputs import row_names
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
-from gauge.types import Batch, Prediction
+from gauge.values import Batch, Prediction
 
 if TYPE_CHECKING:
     from gauge.paper.explain import BatchExplanation

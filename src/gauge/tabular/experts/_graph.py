@@ -7,7 +7,7 @@ import numpy as np
 
 from gauge.data.graph import Graph
 from gauge.tabular.table.schema import Schema
-from gauge.types import Batch
+from gauge.values import Batch
 
 
 class GraphRows:

@@ -28,7 +28,8 @@ from gauge.training.inference import predict_split
 from gauge.training.loop import Epoch
 from gauge.training.settings import TrainSettings
 from gauge.training.stages import OnEpoch, Stage, StageStore
-from gauge.types import Batch, Method, Prediction
+from gauge.types import Method
+from gauge.values import Batch, Prediction
 
 logger = logging.getLogger(__name__)
 

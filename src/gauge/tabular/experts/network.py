@@ -22,7 +22,7 @@ from gauge.training.checkpoint import load_into
 from gauge.training.metrics import ACCURACY
 from gauge.training.recorded import Recorded
 from gauge.training.traced import Flat, check_exportable, to_onnx
-from gauge.types import Batch
+from gauge.values import Batch
 
 __all__ = ["NetworkExpert"]
 

@@ -41,7 +41,7 @@ from gauge.tabular.table.columns import (
     pick_kind,
 )
 from gauge.tabular.table.numbers import uses_decimal_commas
-from gauge.types import Batch
+from gauge.values import Batch
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,10 @@ class Encoded:
             chosen = slice(start, start + size) if len(full) == len(self.empty) else torch.from_numpy(rows)
             inputs = {name: as_values(values[chosen]) for name, values in self.inputs.items()}
             observed = {name: flags[chosen] for name, flags in self.observed.items()}
-            batch = Batch(inputs, observed, index=torch.from_numpy(rows))
-            yield batch if device.type == "cpu" else batch.to(device)
+            inputs, observed = (
+                {name: each.to(device, non_blocking=True) for name, each in part.items()} for part in (inputs, observed)
+            )
+            yield Batch(inputs, observed, index=torch.from_numpy(rows).to(device))
 
 
 @dataclass(frozen=True)
