@@ -94,9 +94,7 @@ def _without_spaces(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     given = set(cells_of(frame.columns))
     wanted = {name.strip(): name for name in names if name not in given}
     known = set(names)
-    others = (
-        [name for name in cells_of(frame.columns) if name not in known and name.strip() in wanted] if wanted else []
-    )
+    others = [name for name in cells_of(frame.columns) if wanted and name not in known and name.strip() in wanted]
     renamed = {name: wanted[name.strip()] for name in others}
     if len(set(renamed.values())) < len(others):  # two names of the table would be one
         return frame
@@ -323,14 +321,11 @@ def _check_target(labels: pd.Series, classes: int, rows: int) -> None:
     numeric = pd.api.types.is_numeric_dtype(labels)
     if classes <= MIN_QUANTITIES or classes <= (rows / 5 if numeric else rows / 2):  # integers may be a quantity
         return
-    given, cure = "classes", "choose another column, or put its values into groups"
+    given, reason = "classes", "an identifier or free text; choose another column, or put its values into groups"
     if numeric:
-        given, cure = (
-            "different numbers",
-            "divide a quantity into classes (--classes 4, pd.qcut), or choose another column",
-        )
-    what = "a quantity or an identifier" if numeric else "an identifier or free text"
-    raise ValueError(f"the target has {classes} {given} in {rows} rows, so it is {what}; {cure}")
+        cure = "divide a quantity into classes (--classes 4, pd.qcut), or choose another column"
+        given, reason = "different numbers", f"a quantity or an identifier; {cure}"
+    raise ValueError(f"the target has {classes} {given} in {rows} rows, so it is {reason}")
 
 
 def width_problems(columns: int) -> Iterator[str]:

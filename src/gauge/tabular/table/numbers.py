@@ -25,9 +25,7 @@ from gauge.tabular.table.dates import (
 
 CURRENCIES = "USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CZK|AUD|CAD"
 UNIT = re.compile(rf"[A-Z]{{1,2}}\$|[$€£¥₹₩₽₺₦₱₫₴₪฿%]|\b(?:{CURRENCIES})\b|\bRs\.?|\bkr\.?|zł|Kč")
-MEASURE = (
-    r"^[+−-]?\d(?:[\d.,'’\s]*\d)?\s*((?:[^\W\d_]|[°/])[^\n]{0,30})$"  # the unit in "12.5 kg", "37 °C" or "900 sq ft"
-)
+MEASURE = r"^[+−-]?\d(?:[\d.,'’\s]*\d)?\s*((?:[^\W\d_]|[°/])[^\n]{0,30})$"  # the unit in 12.5 kg, 37 °C or 900 sq ft
 SPACES = " \u00a0\u2009\u202f"  # between groups of digits
 BOUND = re.compile(r"^[<>≤≥]=?\s*(?=[^<>≤≥=\s])")
 SEVERAL = re.compile(r"\D{0,10}\d+(?:\.\d+)?(?:(?!\.)\D{1,5}\d+(?:\.\d+)?){1,3}\D{0,10}")  # 120/80, 48.1, 11.6

@@ -11,12 +11,6 @@ from typing import Any
 from gauge.data.images import HALF
 
 SIDE = 224  # pixels, where a config does not say
-UNUSED = re.compile(
-    "pooler|mask_token|masked"
-)  # weights that hidden states do not depend on, and that classifiers are saved without
-ELSEWHERE = re.compile(
-    "backbone|auto_map|attn_implementation|experts_implementation|quantization_config|use_kernels|_hub"
-)
 
 
 @dataclass(frozen=True)
@@ -77,10 +71,8 @@ class Pretrained:
                 )
             else:
                 whole, report = library.AutoModel.from_config(config, trust_remote_code=False), {}
-            two = type(
-                config
-            )().is_encoder_decoder  # of the family: an encoder that was saved alone says that it is none
-            network = whole.get_encoder() if two else whole
+            # of the family: an encoder that was saved alone says that it is none
+            network = whole.get_encoder() if type(config)().is_encoder_decoder else whole
             _check_weights(whole, network, **report)
             return network.float()
 
@@ -144,10 +136,8 @@ def _colours(source: str) -> dict[str, Any]:
 
 
 def _for_each_colour(value: float | list[float]) -> tuple[float, ...]:
-    several = (
-        value if isinstance(value, list) and len(value) > 1 else [value[0] if isinstance(value, list) else value] * 3
-    )
-    return tuple(float(each) for each in several)
+    several = value if isinstance(value, list) else [value]
+    return tuple(float(each) for each in (several if len(several) > 1 else several * 3))
 
 
 def _check_weights(
@@ -163,7 +153,8 @@ def _check_weights(
     every = (*whole.named_parameters(remove_duplicate=False), *whole.named_buffers(remove_duplicate=False))
     names = {name for name, weight in every if id(weight) in used}
     kinds = {re.sub(r"\d+", "#", name) for name in names}
-    random = sorted(name for name in names.intersection(missing_keys) if not UNUSED.search(name))
+    unused = "pooler|mask_token|masked"  # hidden states do not depend on them, and classifiers are saved without
+    random = sorted(name for name in names.intersection(missing_keys) if not re.search(unused, name))
     beyond = sorted(name for name in unexpected_keys if re.sub(r"\d+", "#", name) in kinds)
     other = sorted(str(name) for name, *_ in mismatched_keys if name in names)
     for reason, several in (("missing", random), ("of another shape", other), ("more than its config has", beyond)):
@@ -176,8 +167,9 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
     a second model, kernels or code, which would come from the Hub when a saved classifier is loaded."""
     if config.get("model_type") == "timm_wrapper":
         raise ValueError("it is a model of timm, whose config may name files; use one of the transformers library")
+    elsewhere = "backbone|auto_map|attn_implementation|experts_implementation|quantization_config|use_kernels|_hub"
     for name, value in config.items():
-        if ELSEWHERE.search(name) and value:
+        if re.search(elsewhere, name) and value:
             raise ValueError(
                 f"its config sets {name!r} to {value!r}, which may be read from elsewhere; use another model"
             )

@@ -62,9 +62,8 @@ class Rows:
         """The categories of a column of `cells`, with numbers of their own for rare ones that are told apart; -1 where they
         are missing."""
         levels = np.where(np.isnan(codes), -1, codes).astype(np.int64)
-        return (
-            np.where(levels == column.rare_code, self.rare[column.name], levels) if column.name in self.rare else levels
-        )
+        rare = self.rare.get(column.name)
+        return levels if rare is None else np.where(levels == column.rare_code, rare, levels)
 
     def observed(self) -> np.ndarray:
         """Which columns of the schema each row has: [rows, columns]."""

@@ -94,15 +94,11 @@ def _grouped(groups: np.ndarray, labels: np.ndarray, count: int, seed: int) -> n
     fold, filled = np.zeros(len(counts), int), np.zeros((count, share.shape[1]))
     rows = np.zeros(count)
     for each in order:
-        uneven = [
-            np.square(filled[other] + share[each]).sum() - np.square(filled[other]).sum() for other in range(count)
-        ]
+        uneven = np.square(filled + share[each]).sum(1) - np.square(filled).sum(1)
         chosen = min(range(count), key=lambda other: (round(uneven[other], 12), rows[other]))
-        fold[each], filled[chosen], rows[chosen] = (
-            chosen,
-            filled[chosen] + share[each],
-            rows[chosen] + counts[each].sum(),
-        )
+        fold[each] = chosen
+        filled[chosen] += share[each]
+        rows[chosen] += counts[each].sum()
     return fold[group]
 
 

@@ -169,10 +169,9 @@ class Category(Cell):
 
 def _counts(values: pd.Series) -> Counter[str]:
     """How often each category occurs; none of the values is missing."""
-    codes, words = _words(values)
     counts: Counter[str] = Counter()
-    for word, count in zip(words, np.bincount(codes, minlength=len(words)).tolist(), strict=True):
-        counts[word] += count
+    for text, count in Counter(values.map(str)).items():
+        counts[_word(text)] += count
     return counts
 
 
@@ -185,12 +184,6 @@ def _rare(counts: Counter[str], limit: int) -> str:
         f"{rare} of {counts.total()} values are rare: the {limit} most frequent of {len(counts)} categories are kept, the "
         "others are one for the network; max_categories= (--max-categories) keeps more"
     )
-
-
-def _words(column: pd.Series) -> tuple[np.ndarray, list[str]]:
-    """The different values as texts, and which of them each cell has."""
-    codes, texts = pd.factorize(column.map(str))
-    return codes, [_word(text) for text in texts]
 
 
 def _word(value: Any) -> str:
