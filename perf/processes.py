@@ -15,7 +15,7 @@ import torch
 
 from gauge import TrainSettings, fit
 from gauge.masks import UpTo
-from gauge.tabular.experts._architecture import SIZES, build
+from gauge.tabular.experts._recipe import SIZES, build
 from gauge.tabular.experts._training import Weighted
 from gauge.tabular.table.schema import Schema
 from gauge.training.distributed import is_main

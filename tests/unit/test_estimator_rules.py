@@ -2,6 +2,7 @@
 
 import logging
 import re
+from inspect import signature
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gauge import GaugeClassifier
+from gauge.cli.fit import PARAMETERS
+from gauge.cli.fit import fit as fit_command
 
 FAST = {"batch_size": 64, "learning_rate": 0.01, "random_state": 0, "verbose": False}
 UNEQUAL = {
@@ -151,3 +154,13 @@ def test_bad_input_is_refused_with_the_position_and_the_cure(numbers, table):
         fit(numbers, labels, columns={"age": "image", "site": "ignore"})
     with pytest.raises(ValueError, match="no row has a value and a weight above zero"):
         fit(numbers, labels, sample_weight=numbers["age"].isna() & numbers["site"].isna())
+
+
+def test_gauge_fit_has_the_options_of_the_constructor_and_ten_of_its_own():
+    parameters = GaugeClassifier().get_params()
+    assert len(parameters) <= 24
+    options = {name for name in signature(fit_command).parameters if name not in ("context", "table")}
+    own = {"target", "out", "classes", "groups", "time", "stream", "config", "tensorboard", "force", "plugin"}
+    assert options == own | set(parameters) - {"image_folder"}
+    shared = set(PARAMETERS) - {"random_state"}  # the same command gives the same model
+    assert {name: PARAMETERS[name].default for name in shared} == {name: parameters[name] for name in shared}
