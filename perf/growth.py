@@ -14,13 +14,9 @@ import pandas as pd
 import torch
 
 from gauge.masks import UpTo
-<<<<<<< HEAD
 from gauge.paper.gauge import Gating
-from gauge.tabular.experts._architecture import SIZES, build
-=======
-from gauge.paper.gauge import Gating
-from gauge.tabular.experts._recipe import SIZES, build
->>>>>>> w-table
+from gauge.tabular.experts._architecture import build
+from gauge.tabular.experts._recipe import SIZES
 from gauge.tabular.experts._training import Weighted
 from gauge.tabular.table.schema import Schema
 from gauge.training.loop import seconds_per_step
