@@ -47,6 +47,7 @@ def test_every_command_of_the_command_line_is_shown(readme):
     from gauge.cli.main import app
 
     names = {command.name or command.callback.__name__ for command in app.registered_commands}
+    names |= {group.name for group in app.registered_groups}
     assert set(re.findall(r"^gauge (\w+)", readme, re.MULTILINE)) == names
 
 
