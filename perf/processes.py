@@ -15,7 +15,8 @@ import torch
 
 from gauge import TrainSettings, fit
 from gauge.masks import UpTo
-from gauge.tabular.experts._recipe import SIZES, build
+from gauge.tabular.experts._architecture import build
+from gauge.tabular.experts._recipe import SIZES
 from gauge.tabular.experts._training import Weighted
 from gauge.tabular.table.schema import Schema
 from gauge.training.distributed import is_main

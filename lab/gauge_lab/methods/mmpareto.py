@@ -68,7 +68,8 @@ class _Shared(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return integrated(*gradients, ctx.owner), None
+        network, heads = gradients
+        return integrated(network, heads, ctx.owner), None
 
 
 def integrated(

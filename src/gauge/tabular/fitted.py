@@ -246,7 +246,12 @@ class Fitted(Record, TableClassifier):
     def notes(self) -> list[str]:
         """Return that accuracy says little where one class is frequent, which columns have rare values, and what the time
         limit was too short for."""
-        notes = large_class_note(*self.largest_class)
+        label, share = self.largest_class
+        notes = []
+        if share > 0.8:
+            notes.append(
+                f"always predicting {label!r} gives an accuracy of {100 * share:.1f} %: look at AUC and log loss"
+            )
         notes += [
             f"column {name!r}: {100 * share:.0f} % of its values are rare; they are read, and do not count as missing"
             for name, share in self.rare_rates.items()
