@@ -25,6 +25,7 @@ from sklearn.model_selection import train_test_split
 from tables import read
 
 from gauge import GaugeClassifier
+from gauge.tabular.evidence.advice import expected_gains
 from gauge.tabular.fitted import Fitted
 from gauge.tabular.table.rows import Rows
 from gauge_lab.recording import origin, write_lines
@@ -81,13 +82,13 @@ def measure(name: str, seed: int) -> dict[str, Any]:
     draw = np.random.default_rng(seed)
     start = rows.observed() & (draw.random((len(rows), len(names))) < START)
     random = draw.random(start.shape)
-    expected = advice.gains(fitted.ensemble, fitted.trust, rows.keep(start), rows.observed() & ~start)
+    expected = expected_gains(advice, fitted.ensemble, fitted.trust, rows.keep(start), rows.observed() & ~start)
     advised = expected[:, :, 1] > 0
     first = np.where(advised.any(1), np.nan_to_num(expected[:, :, 0], nan=-np.inf).argmax(1), -1)
     some = np.flatnonzero(first >= 0)
 
     def by_advice(now: Rows, left: np.ndarray) -> np.ndarray:
-        return np.nan_to_num(advice.gains(fitted.ensemble, fitted.trust, now, left)[:, :, 0], nan=-np.inf)
+        return np.nan_to_num(expected_gains(advice, fitted.ensemble, fitted.trust, now, left)[:, :, 0], nan=-np.inf)
 
     orders: dict[str, Order] = {
         "random": lambda now, left: random,

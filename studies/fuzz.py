@@ -41,7 +41,7 @@ from PIL import Image
 
 from gauge import ExportedClassifier, GaugeClassifier, export
 from gauge.deploy.exported import CHECKSUM_KEY, KEY, seal
-from gauge.tabular.saved import (
+from gauge.tabular.saved.files import (
     CARD,
     HISTORY,
     METADATA,

@@ -13,7 +13,7 @@ import pytest
 from helpers import clinic, unchecked
 
 from gauge import GaugeClassifier
-from gauge.tabular.saved import checksum
+from gauge.tabular.saved.files import checksum
 
 FAST = {"batch_size": 64, "learning_rate": 0.01, "random_state": 0, "verbose": False}
 QUICK = FAST | {"epochs": 2}

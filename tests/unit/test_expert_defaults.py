@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from gauge import GaugeClassifier
-from gauge.tabular.ensemble import make_folds
 from gauge.tabular.experts import linear
+from gauge.tabular.experts._ensemble import make_folds
 from gauge.tabular.experts._logistic import fit_logistic
 
 MAX_DIFFERENCE = 0.002  # of the log loss

@@ -12,8 +12,8 @@ from PIL import Image
 
 from gauge import GaugeClassifier
 from gauge.deploy.scoring import predict_table
-from gauge.tabular.ensemble import choose_experts, make_folds
 from gauge.tabular.evidence.evaluation import shown_labels
+from gauge.tabular.experts._ensemble import choose_experts, make_folds
 from gauge.tabular.table.inputs import class_positions
 from gauge.tabular.table.schema import Schema
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from gauge import ExportedClassifier, GaugeClassifier, export
 from gauge.cli.main import app
-from gauge.tabular.prediction_sets import Group, PredictionSets, calibrate, group_numbers
-from gauge.tabular.saved import validated
+from gauge.tabular.saved.files import validated
+from gauge.tabular.saved.prediction_sets import Group, PredictionSets, calibrate, group_numbers
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 

@@ -10,7 +10,7 @@ from helpers import unchecked
 from gauge import GaugeClassifier, export
 from gauge.deploy.exported import load_classifier
 from gauge.tabular.experts._bag import Bag
-from gauge.tabular.options import PRESETS
+from gauge.tabular.preparation import PRESETS
 
 QUICK = {"random_state": 0, "verbose": False, "device": "cpu"}
 

@@ -14,7 +14,7 @@ import torch
 from helpers import unchecked
 
 from gauge import GaugeClassifier
-from gauge.tabular.saved import MAX_JSON_BYTES, checksum, file_record
+from gauge.tabular.saved.files import MAX_JSON_BYTES, checksum, file_record
 from gauge.training import checkpoint
 from gauge.training.device import THREAD_VARIABLES, cpu_threads
 
@@ -110,7 +110,7 @@ def test_sizes_are_bounded_before_memory_is_taken(name, forged):
 
 def test_a_description_beyond_the_limit_is_not_read(forged, monkeypatch):
     folder = forged()
-    monkeypatch.setattr("gauge.tabular.saved.MAX_JSON_BYTES", 1000)
+    monkeypatch.setattr("gauge.tabular.saved.files.MAX_JSON_BYTES", 1000)
     with pytest.raises(ValueError, match="model.json has .* bytes, the limit is 1,000"):
         GaugeClassifier.load(folder)
     assert MAX_JSON_BYTES < 2**30
@@ -148,7 +148,7 @@ def test_no_more_files_of_tokenizers_are_listed_than_are_allowed(forged, tmp_pat
     for number in range(5):
         (many / f"{number}.txt").write_text("")
     (folder / "tokenizers").symlink_to(many)
-    monkeypatch.setattr("gauge.tabular.saved.MAX_TOKENIZER_FILES", 3)
+    monkeypatch.setattr("gauge.tabular.saved.files.MAX_TOKENIZER_FILES", 3)
     listed = Path.is_file
     asked = []
     monkeypatch.setattr(Path, "is_file", lambda path: asked.append(path) or listed(path))

@@ -15,8 +15,7 @@ from gauge import GaugeClassifier
 from gauge.tabular.experts import Saved, Task
 from gauge.tabular.experts._scores import CrossFit, every_source
 from gauge.tabular.experts.trees import Trees
-from gauge.tabular.options import PRESETS
-from gauge.tabular.preparation import make_recipe
+from gauge.tabular.preparation import PRESETS, make_recipe
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits

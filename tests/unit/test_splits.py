@@ -8,7 +8,7 @@ import pytest
 from helpers import mistake, unchecked, visits
 
 from gauge import GaugeClassifier
-from gauge.tabular import ensemble
+from gauge.tabular.experts import _ensemble as ensemble
 from gauge.tabular.experts.linear import Linear
 from gauge.tabular.table.splits import Splits
 

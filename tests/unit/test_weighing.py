@@ -11,8 +11,8 @@ from scipy.special import log_softmax
 
 from gauge import GaugeClassifier
 from gauge.tabular import estimator
-from gauge.tabular.ensemble import Weights
-from gauge.tabular.weighing import Answers, weigh
+from gauge.tabular.experts._ensemble import Weights
+from gauge.tabular.experts._weighing import Answers, weigh
 
 LINEAR = {"experts": "linear", "trust": False, "random_state": 0, "verbose": False}
 ROWS, EXPERTS = 60, 8

@@ -38,8 +38,8 @@ def load_fitted(model: Path, table: Path, *, outside_images: bool, device: str |
     """The classifier in a folder; paths of images are relative to the table."""
     check_paths(model, table)
     with heavy_imports():  # those of the experts, too
-        from gauge.tabular.classifier import image_files
         from gauge.tabular.fitted import Fitted
+        from gauge.tabular.saved.classifier import image_files
         from gauge.tabular.table.paths import table_folder
 
         files = image_files(table_folder(table), outside=outside_images)

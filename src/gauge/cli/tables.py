@@ -91,7 +91,7 @@ def predict(
     """The class of every row and the probability of each class. Tables are read in parts, and may be larger than memory."""
     check_paths(model, table)
     if coverage is not None:
-        from gauge.tabular.prediction_sets import check_coverage
+        from gauge.tabular.saved.prediction_sets import check_coverage
 
         check_coverage(coverage)
     elif by_class:

@@ -13,7 +13,7 @@ import pandas as pd
 from gauge.deploy.exported import load_classifier
 from gauge.deploy.scoring import predict_rows
 from gauge.registry import load_plugin, plugin_files
-from gauge.tabular.classifier import TableClassifier
+from gauge.tabular.saved.classifier import TableClassifier
 from gauge.tabular.table.arrays import rows_at_once
 from gauge.tabular.table.paths import table_files
 

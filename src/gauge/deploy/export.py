@@ -23,9 +23,9 @@ from gauge.data.graph import Graph
 from gauge.deploy.exported import FORMAT, KEY, Description, graph_inputs, numbered, open_session, seal
 from gauge.paper.gauge import Gauge
 from gauge.plus.gauge_plus import GaugePlus
-from gauge.tabular.ensemble import Ensemble, expert_weights
 from gauge.tabular.estimator import GaugeClassifier
 from gauge.tabular.experts._bag import Bag
+from gauge.tabular.experts._ensemble import Ensemble, expert_weights
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.fitted import Fitted
 from gauge.tabular.table.rows import Rows

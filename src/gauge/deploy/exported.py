@@ -18,9 +18,9 @@ import pandas as pd
 from pydantic import BaseModel, Field
 
 from gauge.deploy.operators import check_operators
-from gauge.tabular.classifier import TableClassifier, image_files
-from gauge.tabular.prediction_sets import PredictionSets
-from gauge.tabular.saved import STRICT, Classes, Weights, validated
+from gauge.tabular.saved.classifier import TableClassifier, image_files
+from gauge.tabular.saved.files import STRICT, Classes, Weights, validated
+from gauge.tabular.saved.prediction_sets import PredictionSets
 from gauge.tabular.table.arrays import (
     cells,
     column_of,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple, NoReturn
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
-from gauge.tabular.prediction_sets import check_coverage
+from gauge.tabular.saved.prediction_sets import check_coverage
 from gauge.tabular.table.cells import MISSING
 from gauge.tabular.table.columns import Cell, Column
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gauge.choices import pick
-from gauge.tabular.classifier import TableClassifier
+from gauge.tabular.saved.classifier import TableClassifier
 from gauge.tabular.table.arrays import rows_at_once
 from gauge.tabular.table.files import read_rows
 from gauge.tabular.table.inputs import check_kept, class_positions, has_label

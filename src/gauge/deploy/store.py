@@ -15,7 +15,7 @@ from gauge.deploy.requests import Cells, Limits, Promise, RequestReader, notes
 from gauge.deploy.scoring import set_names
 from gauge.deploy.ui import form_page
 from gauge.reports.evidence import RowEvidence
-from gauge.tabular.classifier import TableClassifier
+from gauge.tabular.saved.classifier import TableClassifier
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """The page of `gauge serve --ui`, made for the columns of a classifier."""
 
 from gauge.reports.form import Field, FormPage, render_form
-from gauge.tabular.classifier import TableClassifier
+from gauge.tabular.saved.classifier import TableClassifier
 
 
 def form_page(classifier: TableClassifier) -> tuple[str, str]:

@@ -3,11 +3,11 @@
 import logging
 import sys
 import time as clock
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 import numpy as np
 import pandas as pd
@@ -15,22 +15,20 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gauge.choices import did_you_mean
-from gauge.tabular.classifier import image_files
-from gauge.tabular.ensemble import choose_experts
 from gauge.tabular.evidence.audit import CellAudit
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.drift import Drift
 from gauge.tabular.evidence.evaluation import Choices, Evaluation
 from gauge.tabular.evidence.explanation import Explanation
 from gauge.tabular.evidence.held_out import learn_from_held_out
+from gauge.tabular.experts._ensemble import choose_experts
+from gauge.tabular.experts._fitting import fit_ensemble
 from gauge.tabular.experts._recipe import Recipe, tuned_columns
 from gauge.tabular.fitted import Fitted
-from gauge.tabular.fitting import fit_ensemble
-from gauge.tabular.forwarded import Forwarded
-from gauge.tabular.options import check_options, choose_preset
-from gauge.tabular.prediction_sets import COVERAGE
-from gauge.tabular.preparation import Prepared, make_recipe
-from gauge.tabular.saved import local_folder, usable
+from gauge.tabular.preparation import Prepared, check_options, choose_preset, make_recipe
+from gauge.tabular.saved.classifier import image_files
+from gauge.tabular.saved.files import local_folder, usable
+from gauge.tabular.saved.prediction_sets import COVERAGE
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import ImageFiles
 from gauge.tabular.table.labelled import Labelled
@@ -58,8 +56,28 @@ if TYPE_CHECKING:  # scikit-learn has no types: as bases its classes would let e
 else:
     from sklearn.base import BaseEstimator, ClassifierMixin
 
+T = TypeVar("T")
 File = str | Path | None
 logger = logging.getLogger(__name__)
+
+
+class Forwarded(Generic[T]):
+    """An attribute of the estimator that is one of the fitted value."""
+
+    def __init__(self, read: Callable[[Fitted], T]) -> None:
+        self.read = read
+
+    @overload
+    def __get__(self, estimator: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, estimator: "GaugeClassifier", owner: type) -> T: ...
+
+    def __get__(self, estimator: "GaugeClassifier | None", owner: type) -> Self | T:
+        return self if estimator is None else self.read(estimator.fitted_)
+
+    def __set__(self, estimator: "GaugeClassifier", value: T) -> None:
+        raise AttributeError("a fitted attribute cannot be set; replace `fitted_`")
 
 
 class GaugeClassifier(ClassifierMixin, BaseEstimator):

@@ -18,18 +18,7 @@ from gauge import __version__
 from gauge.choices import pick
 from gauge.reports.card import model_card
 from gauge.reports.evidence import RowEvidence
-from gauge.tabular.classifier import TableClassifier
-from gauge.tabular.description import (
-    FORMAT,
-    Description,
-    Record,
-    SavedEnsemble,
-    SavedSchema,
-    SavedTrust,
-    read_description,
-)
-from gauge.tabular.ensemble import Ensemble, combined_scores, expert_weights
-from gauge.tabular.evidence.advice import absent, advice_table, check_costs
+from gauge.tabular.evidence.advice import absent, advice_table, check_costs, expected_gains
 from gauge.tabular.evidence.audit import CellAudit, audit_cells
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.drift import Drift, Profile, measure_drift
@@ -49,9 +38,20 @@ from gauge.tabular.evidence.measures import Predictions
 from gauge.tabular.evidence.reader import Reader
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
 from gauge.tabular.experts import Saved, with_prefix
+from gauge.tabular.experts._ensemble import Ensemble, combined_scores, expert_weights
 from gauge.tabular.experts._recipe import tuned_columns
-from gauge.tabular.saved import CARD as CARD
-from gauge.tabular.saved import (
+from gauge.tabular.saved.classifier import TableClassifier
+from gauge.tabular.saved.description import (
+    FORMAT,
+    Description,
+    Record,
+    SavedEnsemble,
+    SavedSchema,
+    SavedTrust,
+    read_description,
+)
+from gauge.tabular.saved.files import CARD as CARD
+from gauge.tabular.saved.files import (
     HISTORY,
     METADATA,
     TOKENIZERS,
@@ -160,7 +160,7 @@ class Fitted(Record, TableClassifier):
         frame, rows = self.read(X)
         if self.advice is None:
             raise ValueError("this classifier has no advice, which takes rows held out; fit it on at least 50 rows")
-        gains = self.advice.gains(self.ensemble, self.trust, rows, absent(frame, rows))
+        gains = expected_gains(self.advice, self.ensemble, self.trust, rows, absent(frame, rows))
         return advice_table(gains, names, frame.index, prices, worth)
 
     def evaluate(self, X: Any, y: Any = None, **choices: Unpack[Choices]) -> Evaluation:
@@ -247,11 +247,8 @@ class Fitted(Record, TableClassifier):
         """Return that accuracy says little where one class is frequent, which columns have rare values, and what the time
         limit was too short for."""
         label, share = self.largest_class
-        notes = []
-        if share > 0.8:
-            notes.append(
-                f"always predicting {label!r} gives an accuracy of {100 * share:.1f} %: look at AUC and log loss"
-            )
+        warning = f"always predicting {label!r} gives an accuracy of {100 * share:.1f} %: look at AUC and log loss"
+        notes = [warning] if share > 0.8 else []
         notes += [
             f"column {name!r}: {100 * share:.0f} % of its values are rare; they are read, and do not count as missing"
             for name, share in self.rare_rates.items()

@@ -1,7 +1,9 @@
-"""What the experts learn from: a recipe, from the options of the estimator, and a task, from rows and labels."""
+"""What the experts learn from: a recipe, from the options of the estimator, and a task, from rows and labels; and what these
+options may be."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,8 +13,8 @@ import torch
 from gauge.choices import pick
 from gauge.tabular.evidence.drift import Profile
 from gauge.tabular.experts import Task
+from gauge.tabular.experts._fitting import Preset
 from gauge.tabular.experts._recipe import SIZES, Recipe
-from gauge.tabular.options import Preset
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import ImageFiles
 from gauge.tabular.table.inspection import report_leaks
@@ -24,6 +26,59 @@ from gauge.training.metrics import ACCURACY, AUC, METRICS
 ESTIMATED = -1.0  # a rate that is estimated from the table
 MIN_HIDDEN_RATE, MAX_HIDDEN_RATE = 0.5, 0.9  # limits of the share of values that training hides
 COPIED = ("size", "gates", "epochs", "batch_size", "learning_rate")
+
+PRESETS = {
+    "fast": Preset(experts=("trees", "linear")),
+    "default": Preset(),
+    "best": Preset(seeds=2, network_folds=5, network_rows=100_000, max_rows=20_000),
+}
+OF_NETWORK = ("encoders", "tune", "gates", "size", "epochs", "batch_size", "learning_rate")
+
+OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and a further condition unless it is None
+    "columns": ("a mapping or None", Mapping | None),
+    "encoders": ("a mapping or None", Mapping | None),
+    "tune": ("'head', 'lora', 'all' or a mapping of columns to one of them", str | Mapping),
+    "experts": ("'auto', a name or a list of names", str | Sequence),
+    "gates": (
+        "'auto', True or False",
+        str | bool | np.bool_,
+        lambda gates: not isinstance(gates, str) or gates == "auto",
+    ),
+    "missing_rate": ("a number from 0 to 1 or None", Real | None, lambda rate: 0 <= rate <= 1),
+    "class_weight": ("'balanced', a mapping or None", object, lambda w: w == "balanced" or isinstance(w, Mapping)),
+    "validation": ("a number between 0 and 1", Real, lambda share: 0 < share < 1),
+    "epochs": ("a positive integer or None", Integral | None, lambda count: count >= 1),
+    "batch_size": ("a positive integer or None", Integral | None, lambda count: count >= 1),
+    "learning_rate": ("a positive number", Real, lambda rate: rate > 0),
+    "image_size": ("an integer of at least 16", Integral, lambda side: side >= 16),
+    "max_categories": ("an integer from 2 to 4096", Integral, lambda count: 2 <= count <= 4096),
+    "outside_images": ("True or False", bool | np.bool_),
+    "time_limit": ("a positive number or None", Real | None, lambda seconds: seconds > 0),
+    "n_jobs": ("a positive integer, -1 or None", Integral | None, lambda count: count >= 1 or count == -1),
+    "verbose": ("True or False", bool | np.bool_),
+}
+
+
+def choose_preset(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> Preset:
+    """The preset of that name. An error if it leaves the network out, and an option is given that only a network has."""
+    name = options["preset"]
+    preset = pick(PRESETS, name, "preset")
+    if options["experts"] == "auto" and "network" not in preset.experts:
+        for each in OF_NETWORK:
+            if options[each] != defaults[each] and options[each] != {}:  # no encoder is as good as none
+                raise ValueError(
+                    f"preset={name!r} fits no network, so {each}={options[each]!r} has no effect; leave one of them out, or "
+                    "name the experts with experts="
+                )
+    return preset
+
+
+def check_options(estimator: str, options: Mapping[str, Any]) -> None:
+    """Raise an error for the first option that is not what it must be."""
+    for name, (rule, kind, *conditions) in OPTIONS.items():
+        value = options[name]
+        if not isinstance(value, kind) or (value is not None and not all(fits(value) for fits in conditions)):
+            raise ValueError(f"The {name!r} parameter of {estimator} must be {rule}, got {value!r}")
 
 
 def make_recipe(options: Mapping[str, Any], preset: Preset, seed: int, classes: int) -> Recipe:

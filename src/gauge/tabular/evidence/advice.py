@@ -12,8 +12,7 @@ as fast.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,8 +21,9 @@ from scipy.special import entr
 from gauge.choices import pick
 from gauge.masks import UpTo
 from gauge.reports.evidence import Gain
-from gauge.tabular.ensemble import Ensemble
 from gauge.tabular.evidence.cell_trust import CellTrust
+from gauge.tabular.experts._ensemble import Ensemble
+from gauge.tabular.saved.description import Advice, ColumnGain
 from gauge.tabular.table.cells import missing
 from gauge.tabular.table.columns import Cell
 from gauge.tabular.table.rows import Rows
@@ -50,52 +50,29 @@ class Trials(NamedTuple):
     column: np.ndarray
 
 
-class Estimate(NamedTuple):
-    """The gain of a column for each unit of information with the ends of its 95 % interval, and the mean gain over all
-    trials with its standard error."""
+def fit_advice(
+    ensemble: Ensemble, rows: Rows, labels: np.ndarray, trust: CellTrust | None, *, seed: int
+) -> Advice | None:
+    """From rows that the experts have not seen, and their labels; None if there are too few."""
+    row, column, expected, gain = _measured(ensemble, rows, labels, trust, seed=seed)
+    if len(row) < MIN_TRIALS:
+        return None
+    names = [each.name for each in rows.schema.columns]
+    estimates = np.stack(_estimates(row, column, expected, gain, _suggested(rows, trust) >= 0), 1)
+    return Advice({name: ColumnGain(*each.tolist()) for name, each in zip(names, estimates, strict=True)})
 
-    slope: float
-    low: float
-    high: float
-    mean: float
-    error: float
 
-
-@dataclass(frozen=True)
-class Advice:
-    """What the rows held out say about the gains of every column."""
-
-    columns: Mapping[str, Estimate]
-
-    @classmethod
-    def fit(
-        cls, ensemble: Ensemble, rows: Rows, labels: np.ndarray, trust: CellTrust | None, *, seed: int
-    ) -> Self | None:
-        """From rows that the experts have not seen, and their labels; None if there are too few."""
-        row, column, expected, gain = _measured(ensemble, rows, labels, trust, seed=seed)
-        if len(row) < MIN_TRIALS:
-            return None
-        names = [each.name for each in rows.schema.columns]
-        estimates = np.stack(_estimates(row, column, expected, gain, _suggested(rows, trust) >= 0), 1)
-        return cls({name: Estimate(*each.tolist()) for name, each in zip(names, estimates, strict=True)})
-
-    def column_gains(self) -> dict[str, Gain]:
-        """Return how far the log loss of rows held out fell on average once a hidden value of each column was known."""
-        return {
-            name: Gain(mean, mean - NORMAL_QUANTILE * error, mean + NORMAL_QUANTILE * error)
-            for name, (_, _, _, mean, error) in self.columns.items()
-        }
-
-    def gains(self, ensemble: Ensemble, trust: CellTrust | None, rows: Rows, wanted: np.ndarray) -> np.ndarray:
-        """Return the expected gain of every value that is wanted and missing, with the ends of its 95 % interval, NaN for
-        the others: [rows, columns, 3]."""
-        names = [column.name for column in rows.schema.columns]
-        slopes = np.array([self.columns[name][:3] for name in names])
-        trials = Trials(*np.nonzero(wanted & ~rows.observed()))
-        gains = np.full((*wanted.shape, 3), np.nan)
-        if len(trials.row):
-            gains[trials] = information(ensemble, trust, rows, trials)[:, None] * slopes[trials.column]
-        return gains
+def expected_gains(
+    advice: Advice, ensemble: Ensemble, trust: CellTrust | None, rows: Rows, wanted: np.ndarray
+) -> np.ndarray:
+    """Return the expected gain of every value that is wanted and missing, with the ends of its 95 % interval, NaN for
+    the others: [rows, columns, 3]."""
+    slopes = np.array([advice.columns[column.name][:3] for column in rows.schema.columns])
+    trials = Trials(*np.nonzero(wanted & ~rows.observed()))
+    gains = np.full((*wanted.shape, 3), np.nan)
+    if len(trials.row):
+        gains[trials] = information(ensemble, trust, rows, trials)[:, None] * slopes[trials.column]
+    return gains
 
 
 def helpful(gains: np.ndarray, names: Sequence[str]) -> list[dict[str, Gain]]:
@@ -232,7 +209,7 @@ def _likely_values(trust: CellTrust, cells: np.ndarray, trials: Trials) -> tuple
 def _estimates(
     row: np.ndarray, column: np.ndarray, expected: np.ndarray, gain: np.ndarray, suggested: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Return those of `Estimate`, by column: the regression of gain on information through zero, and the mean gain. Trials
+    """Return those of `ColumnGain`, by column: the regression of gain on information through zero, and the mean gain. Trials
     with the same row and column count as one. Columns whose values are `suggested` have a prior of their own."""
     columns = len(suggested)
     _, position, count = np.unique(row * columns + column, return_inverse=True, return_counts=True)

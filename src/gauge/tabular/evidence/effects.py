@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from gauge.tabular.ensemble import Ensemble
+from gauge.tabular.experts._ensemble import Ensemble
 from gauge.tabular.table.rows import Rows
 from gauge.training.metrics import NORMAL_QUANTILE, log_losses
 

@@ -17,7 +17,6 @@ import pandas as pd
 from gauge.choices import pick
 from gauge.masks import RandomCells, UpTo, parse_protocol
 from gauge.reports import evaluation as reports
-from gauge.tabular.classifier import TableClassifier
 from gauge.tabular.evidence.curves import charts
 from gauge.tabular.evidence.measures import (
     Predictions,
@@ -30,7 +29,8 @@ from gauge.tabular.evidence.measures import (
     subgroups,
 )
 from gauge.tabular.evidence.thresholds import HeldOut, Threshold
-from gauge.tabular.prediction_sets import PredictionSets
+from gauge.tabular.saved.classifier import TableClassifier
+from gauge.tabular.saved.prediction_sets import PredictionSets
 from gauge.tabular.table.inputs import class_positions, has_label, report_unlabelled
 from gauge.tabular.table.rows import Rows
 from gauge.training.checkpoint import write_text

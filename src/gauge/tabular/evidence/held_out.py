@@ -5,12 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gauge.tabular.ensemble import Ensemble
-from gauge.tabular.evidence.advice import MAX_TRIALS, Advice
+from gauge.tabular.evidence.advice import MAX_TRIALS, fit_advice
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.thresholds import HeldOut
 from gauge.tabular.experts import Task
-from gauge.tabular.prediction_sets import MIN_SCORES, PredictionSets, calibrate, number_of_groups
+from gauge.tabular.experts._ensemble import Ensemble
+from gauge.tabular.saved.description import Advice
+from gauge.tabular.saved.prediction_sets import MIN_SCORES, PredictionSets, calibrate, number_of_groups
 from gauge.tabular.table.rows import Rows
 
 MAX_ROWS = 2000  # held out that are predicted, drawn at random
@@ -48,7 +49,7 @@ def learn_from_held_out(
     else:
         left_out.append("prediction sets and thresholds")
     if task.has_time_for(each * 3 * MAX_TRIALS):
-        advice = Advice.fit(ensemble, rows, labels, trust, seed=seed)
+        advice = fit_advice(ensemble, rows, labels, trust, seed=seed)
     else:
         left_out.append("advice on missing values")
     return FromHeldOut(sets, predicted, advice, tuple(left_out))

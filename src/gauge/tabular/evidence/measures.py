@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gauge.tabular.prediction_sets import PredictionSets
+from gauge.tabular.saved.prediction_sets import PredictionSets
 from gauge.training.metrics import (
     ACCURACY,
     AUC,

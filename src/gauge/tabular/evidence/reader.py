@@ -10,12 +10,13 @@ import pandas as pd
 import torch
 
 from gauge.reports.evidence import Gain, GridImage, RowEvidence, Unit
-from gauge.tabular.ensemble import Ensemble
-from gauge.tabular.evidence.advice import Advice, absent, helpful
+from gauge.tabular.evidence.advice import absent, expected_gains, helpful
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.effects import column_effects, piece_effects
 from gauge.tabular.evidence.explanation import TITLE
-from gauge.tabular.prediction_sets import PredictionSets
+from gauge.tabular.experts._ensemble import Ensemble
+from gauge.tabular.saved.description import Advice
+from gauge.tabular.saved.prediction_sets import PredictionSets
 from gauge.tabular.table.columns import Column, Part
 from gauge.tabular.table.inputs import row_names
 from gauge.tabular.table.rows import Rows
@@ -105,7 +106,7 @@ class Reader:
     def _helpful(self, frame: pd.DataFrame, rows: Rows) -> list[dict[str, Gain]]:
         if self.advice is None:
             return [{}] * len(rows)
-        gains = self.advice.gains(self.ensemble, self.trust, rows, absent(frame, rows))
+        gains = expected_gains(self.advice, self.ensemble, self.trust, rows, absent(frame, rows))
         return helpful(gains, [column.name for column in self.schema.columns])
 
     def _batch(

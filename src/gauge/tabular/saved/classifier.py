@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gauge.reports.evidence import RowEvidence
-from gauge.tabular.prediction_sets import COVERAGE, PredictionSets, check_coverage
+from gauge.tabular.saved.prediction_sets import COVERAGE, PredictionSets, check_coverage
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import Column, ImageFiles
 

@@ -8,13 +8,12 @@ import numpy as np
 import pandas as pd
 
 from gauge.registry import EXPERTS
-from gauge.tabular.ensemble import Ensemble, Weights, make_folds
 from gauge.tabular.experts import Expert, Folds, Task, Training
 from gauge.tabular.experts._bag import Bag, OutOfFold, bag
-from gauge.tabular.options import Preset
+from gauge.tabular.experts._ensemble import Ensemble, Weights, make_folds
+from gauge.tabular.experts._weighing import unscored, weigh
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.splits import Splits
-from gauge.tabular.weighing import unscored, weigh
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +23,19 @@ PARTS = 5  # of the rows of a single fold
 
 Cross = dict[str, list[Expert]]
 """By the name of an expert, for every fold one that has not seen the rows which it holds out."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The experts that "auto" stands for, with how many seeds each is fitted where seeds matter, in how many folds the
+    network learns and, on a CPU, from at most how many rows; up to `max_rows`, times the classes if there are more than
+    two, the others learn in all folds."""
+
+    experts: tuple[str, ...] = ("network", "trees", "linear")
+    seeds: int = 1
+    network_folds: int = 1
+    network_rows: int = 16_000
+    max_rows: int = 5000
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from pydantic import Field
 
-from gauge.tabular.saved import MAX_CLASSES, stored
+from gauge.tabular.saved.files import MAX_CLASSES, stored
 
 if TYPE_CHECKING:
     from gauge.tabular.table.rows import Rows

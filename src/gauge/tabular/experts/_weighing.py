@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from gauge.masks import UpTo
-from gauge.tabular.ensemble import UNUSED, Ensemble, Weights
+from gauge.tabular.experts._ensemble import UNUSED, Ensemble, Weights
 from gauge.tabular.table.rows import Rows
 from gauge.training.metrics import SCORES, scores
 

@@ -4,16 +4,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from gauge.tabular.evidence.advice import Advice
+from gauge.reports.evidence import Gain
 from gauge.tabular.experts import Training
-from gauge.tabular.prediction_sets import PredictionSets
-from gauge.tabular.saved import (
+from gauge.tabular.saved.files import (
     MAX_CLASSES,
     MAX_COLUMNS,
     METADATA,
@@ -29,6 +28,8 @@ from gauge.tabular.saved import (
     usable,
     validated,
 )
+from gauge.tabular.saved.prediction_sets import PredictionSets
+from gauge.training.metrics import NORMAL_QUANTILE
 
 FORMAT = "gauge-classifier-1"
 
@@ -53,6 +54,31 @@ def _board(lines: Sequence[LeaderboardRow]) -> pd.DataFrame:
     """Return a leaderboard with NaN for None, also where a column has no other value."""
     board = pd.DataFrame(map(vars, lines))
     return board.astype({name: float for name in board.columns if name != "expert"})
+
+
+class ColumnGain(NamedTuple):
+    """The gain of a column for each unit of information with the ends of its 95 % interval, and the mean gain over all
+    trials with its standard error."""
+
+    slope: float
+    low: float
+    high: float
+    mean: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What the rows held out say about the gains of every column."""
+
+    columns: Mapping[str, ColumnGain]
+
+    def column_gains(self) -> dict[str, Gain]:
+        """Return how far the log loss of rows held out fell on average once a hidden value of each column was known."""
+        return {
+            name: Gain(mean, mean - NORMAL_QUANTILE * error, mean + NORMAL_QUANTILE * error)
+            for name, (_, _, _, mean, error) in self.columns.items()
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

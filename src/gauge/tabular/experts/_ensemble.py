@@ -2,8 +2,8 @@
 
 logits = Σ_j w_j · log p_j / J over the J experts, w_j = exp(u_j + v_j · share), with share the observed part of the columns
 
-u and v are learned from rows held out (`gauge.tabular.weighing`), as they are and with further values hidden. Few rows
-leave the weights near one: the geometric mean of all experts. The sum of the weights is an inverse temperature.
+u and v are learned from rows held out (`_weighing.py`), as they are and with further values hidden. Few rows leave the
+weights near one: the geometric mean of all experts. The sum of the weights is an inverse temperature.
 """
 
 from collections.abc import Mapping, Sequence
