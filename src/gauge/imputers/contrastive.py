@@ -27,9 +27,6 @@ from gauge.values import Batch, over_values
 
 __all__ = ["Contrastive"]
 
-SAME = 1e-4  # distance of the codes of equal values, which differ by rounding
-EXACT = "donot_use_mm_for_euclid_dist"
-
 
 class Contrastive(Imputer):
     """Images are read by small convolutions, everything else by one hidden layer. A donor's values are real ones, so an
@@ -108,9 +105,10 @@ class Contrastive(Imputer):
         other."""
         codes = self._codes(batch)
         pairs = zip(codes.unbind(1), self.codes.unbind(1), strict=True)
-        apart = torch.stack([torch.cdist(*pair, compute_mode=EXACT) for pair in pairs], -1)
+        apart = torch.stack([torch.cdist(*pair, compute_mode="donot_use_mm_for_euclid_dist") for pair in pairs], -1)
         jointly = _observed(codes)[:, None] & _observed(self.codes)
-        itself = jointly.any(-1) & ((apart < SAME) | ~jointly).all(-1)
+        # distance of the codes of equal values, which differ by rounding
+        itself = jointly.any(-1) & ((apart < 1e-4) | ~jointly).all(-1)
         return (1 - _mean(codes) @ _mean(self.codes).T).masked_fill(itself, 2.0)
 
     @contextmanager
