@@ -78,12 +78,19 @@ class Difference:
         >>> [round(Difference.from_values([0.1, 0.2, -0.1]).equivalence(margin), 3) for margin in (0.2, 1.0)]
         [0.135, 0.004]
         """
+        return self._beyond(margin, margin - abs(self.mean))
+
+    def not_behind(self, margin: float) -> float | None:
+        """The p value of a true difference of minus `margin` or less, by a one-sided t test."""
+        return self._beyond(margin, margin + self.mean)
+
+    def _beyond(self, margin: float, distance: float) -> float | None:
         if margin <= 0:
             raise ValueError(f"the margin is {margin}; give the difference that would matter, above 0")
         if self.interval is None:
-            return None if self.clusters < MIN_CLUSTERS else float(abs(self.mean) >= margin)
+            return None if self.clusters < MIN_CLUSTERS else float(distance <= 0)
         error = (self.interval[1] - self.interval[0]) / 2 / _quantile(1 - LEVEL / 2, self.clusters - 1)
-        return float(student.sf((margin - abs(self.mean)) / error, self.clusters - 1))
+        return float(student.sf(distance / error, self.clusters - 1))
 
 
 @cache

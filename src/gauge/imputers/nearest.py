@@ -40,7 +40,7 @@ class Nearest(Imputer):
 
     @classmethod
     def from_dataset(cls, train: Dataset, donors: int = 1000, seed: int = 0) -> Self:
-        rows = draw_donors(train, donors, seed)
+        rows = permutation(len(train), seed, "donors", device=train.device)[:donors].sort().values
         chosen = train.take(rows)
         return cls(chosen.inputs, chosen.observed, rows)
 
@@ -90,11 +90,6 @@ class Nearest(Imputer):
         observed = self._donors(name)[1]
         flags = observed.reshape(len(observed), -1)
         return torch.where(flags, distance[..., None], torch.inf).argmin(1)
-
-
-def draw_donors(train: Dataset, count: int, seed: int) -> Int[Tensor, "d"]:
-    """The rows of `count` training samples, or of all if there are fewer, in order."""
-    return permutation(len(train), seed, "donors", device=train.device)[:count].sort().values
 
 
 def _scale(values: Tensor, observed: Tensor) -> Tensor:
