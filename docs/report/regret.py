@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import cache
 
-from gauge_lab.comparison import _overlap
+from gauge_lab.comparison import overlap_of
 from gauge_lab.regret import MARGIN, Level, Scores, levels, regrets
 from gauge_lab.tables import CHANCE
 from report.results import NOT_MEASURED, ROOT, is_measured, results
@@ -32,7 +32,7 @@ def measured() -> tuple[Scores, dict[str, float]]:
             for result in results(folder):
                 cells = scores.setdefault(folder.removesuffix("/regret"), {}).setdefault(result.protocol, {})
                 cells.setdefault(str(result.row), {})[result.seed] = 100 * result.value
-            overlaps[folder.removesuffix("/regret")] = _overlap(result)
+            overlaps[folder.removesuffix("/regret")] = overlap_of(result)
     return scores, overlaps
 
 

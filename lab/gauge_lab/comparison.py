@@ -93,7 +93,7 @@ def pair_of(row: Seeds, other: Seeds) -> Paired | None:
     differences = [100 * (mine.value - theirs.value) for (mine, _), (theirs, _) in both]
     shared = [_shared_stages(mine) | _shared_stages(theirs) for (mine, _), (theirs, _) in both]
     clusters = connected(shared)
-    difference = Difference.from_values(differences, clusters, overlap=_overlap(first))
+    difference = Difference.from_values(differences, clusters, overlap=overlap_of(first))
     tested = not first.protocol.startswith("every") and all(path for pair in both for _, path in pair)
     return Paired(
         benchmark=first.benchmark,
@@ -127,7 +127,7 @@ def _shared_stages(result: Result) -> frozenset[str]:
     return _origin(result)[0]
 
 
-def _overlap(result: Result) -> float:
+def overlap_of(result: Result) -> float:
     """Test rows / training rows, if the seeds have divisions of the same rows: they share training rows, also where their
     test rows do not overlap. A classifier that reads a part of its training rows, such as a balanced one, does not make k
     divisions more alike: of parts that do not overlap, at least k - 2 are training rows."""

@@ -15,7 +15,6 @@ from gauge.data.dataset import Dataset, as_values
 from gauge.randomness import derive, sample_keys, uniform
 
 Pattern = Literal["random", "informative"]
-STRENGTH = 1.5  # |a| and |d|: odds differ by a factor of up to e^6 between classes and levels
 HALVINGS, WIDEST = 60, 50.0  # of the interval that b is searched in
 
 
@@ -62,7 +61,8 @@ def _levels(data: Dataset, name: str) -> Float[Tensor, "rows f"]:
 def _signs(index: Int[Tensor, "n"], count: int, seed: int, what: str) -> Float[Tensor, "n {count}"]:
     """A sign for each value, equal for equal numbers."""
     draws = uniform(sample_keys(index, seed, "incomplete", what), count)
-    return torch.where(draws < 0.5, -STRENGTH, STRENGTH)
+    strength = 1.5  # |a| and |d|: odds differ by a factor of up to e^6 between classes and levels
+    return torch.where(draws < 0.5, -strength, strength)
 
 
 def _chance(

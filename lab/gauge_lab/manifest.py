@@ -10,7 +10,6 @@ from gauge.choices import pick
 from gauge.training.settings import Settings
 
 FILE = "manifest.yaml"
-GROUP = "$"  # starts the name of a group
 
 
 class Shown(Settings):
@@ -94,9 +93,10 @@ def _without_groups(value: Any, groups: Mapping[str, list[str]]) -> Any:
     if not isinstance(value, list):
         return value
     members: list[Any] = []
+    group = "$"  # starts the name of a group
     for part in value:
-        if isinstance(part, str) and part.startswith(GROUP):
-            members += _without_groups(pick(groups, part.removeprefix(GROUP), "group in the manifest"), groups)
+        if isinstance(part, str) and part.startswith(group):
+            members += _without_groups(pick(groups, part.removeprefix(group), "group in the manifest"), groups)
         else:
             members.append(part)
     return members

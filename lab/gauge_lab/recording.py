@@ -14,8 +14,6 @@ import torch
 from gauge.training.checkpoint import write_text
 from gauge.training.provenance import commit, hardware
 
-PACKAGES = ("torch", "numpy", "scikit-learn", "pandas")  # whose versions are recorded
-
 
 def origin(arguments: argparse.Namespace | None = None, device: torch.device | str = "cpu") -> dict[str, Any]:
     """Where a measurement comes from. Folders and files among the arguments are left out: they belong to one machine.
@@ -24,13 +22,14 @@ def origin(arguments: argparse.Namespace | None = None, device: torch.device | s
     {'rows': 8}
     """
     values = {} if arguments is None else vars(arguments)
+    # whose versions are recorded
     return {
         "date": str(date.today()),
         "commit": commit(),
         "command": Path(sys.argv[0]).name,
         "arguments": {name: value for name, value in values.items() if not isinstance(value, Path)},
         "hardware": hardware(torch.device(device)),
-        "versions": {name: version(name) for name in PACKAGES},
+        "versions": {name: version(name) for name in ("torch", "numpy", "scikit-learn", "pandas")},
     }
 
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import t as student
 
-from gauge_lab.statistics import MIN_CLUSTERS, TOLERANCE, holm
+from gauge_lab.statistics import Difference, holm
 
 Scores = Mapping[str, Mapping[str, Mapping[str, Mapping[int, float]]]]
 """Percent by benchmark, condition, row and seed."""
@@ -89,34 +88,14 @@ def levels(scores: Scores, row: str, overlaps: Mapping[str, float], margin: floa
     ]
 
 
-def equivalence_test(differences: Sequence[float], margin: float, overlap: float = 0.0) -> float | None:
-    """The p value of two one-sided t tests: small where the mean difference is within the margin on both sides; None for
-    fewer than three differences.
-
-    >>> round(equivalence_test([0.1, -0.1, 0.2], 1.0), 3), round(equivalence_test([1.1, 0.9, 1.2], 1.0), 2)
-    (0.004, 0.74)
-    """
-    sides = [not_behind(differences, margin, overlap), not_behind([-each for each in differences], margin, overlap)]
-    return None if None in sides else max(side for side in sides if side is not None)
-
-
-def not_behind(differences: Sequence[float], margin: float, overlap: float = 0.0) -> float | None:
-    """The p value of a one-sided t test: small where the mean difference is above minus the margin."""
-    count, mean = len(differences), float(np.mean(differences))
-    if count < MIN_CLUSTERS:
-        return None
-    error = max(float(np.std(differences, ddof=1)) * (1 / count + overlap) ** 0.5, TOLERANCE)
-    return float(student.sf((mean + margin) / error, count - 1))
-
-
 def _level(
     benchmark: str, condition: str, cell: Mapping[str, Mapping[int, float]], row: str, margin: float, overlap: float
 ) -> Level:
     others = {other: np.mean([*seeds.values()]) for other, seeds in cell.items() if other != row}
     best = max(others, key=others.__getitem__)
     differences = [cell[row][seed] - cell[best][seed] for seed in sorted(cell[row].keys() & cell[best].keys())]
-    level, ahead = equivalence_test(differences, margin, overlap), not_behind(differences, margin, overlap)
-    return Level(benchmark, condition, best, float(np.mean(differences)), level, ahead)
+    found = Difference.from_values(differences, overlap=overlap)
+    return Level(benchmark, condition, best, found.mean, found.equivalence(margin), found.not_behind(margin))
 
 
 def _array(cells: Sequence[Mapping[str, Mapping[int, float]]], rows: Sequence[str]) -> np.ndarray:

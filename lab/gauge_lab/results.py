@@ -21,7 +21,6 @@ from gauge.types import Method
 from gauge_lab.experiment import Experiment, Row
 
 NOT_RECORDED: Literal["not recorded"] = "not recorded"
-OF_A_CONDITION = ("protocol", "value", "interval", "calibration_error", "log_loss", "seconds")
 Share = Field(ge=0, le=1, allow_inf_nan=False)
 GATES = {"gate.threshold": "τ", "gate.log_temperature": "ρ"}  # the ends of their names
 
@@ -101,9 +100,10 @@ class Result(BaseModel):
 def write_results(path: Path, results: Sequence[Result]) -> None:
     """A JSON list with one trained model on each line: what its results share, and what each condition adds."""
     models: dict[str, list[dict[str, Any]]] = {}
+    of_a_condition = ("protocol", "value", "interval", "calibration_error", "log_loss", "seconds")
     for result in results:
         shared = result.model_dump(mode="json")
-        own = {name: shared.pop(name) for name in OF_A_CONDITION} | {"missing": shared["data"].pop("missing")}
+        own = {name: shared.pop(name) for name in of_a_condition} | {"missing": shared["data"].pop("missing")}
         models.setdefault(json.dumps(shared), []).append(own)
     lines = ",\n".join(f'{shared[:-1]}, "results": {json.dumps(own)}}}' for shared, own in models.items())
     write_text(path, f"[\n{lines}\n]\n")

@@ -11,10 +11,8 @@ from scipy.stats import permutation_test, rankdata, studentized_range
 from scipy.stats import t as student
 
 LEVEL = 0.05
-POWER = 0.8
 TOLERANCE = 1e-12  # shares that differ by less are equal but for rounding
 MIN_CLUSTERS = 3  # that are tested
-DECIMALS = 9  # scores that differ by less are tied
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Difference:
         error = deviation * (1 / count + overlap) ** 0.5
         half = _quantile(1 - LEVEL / 2, count - 1) * error
         p_value = float(2 * student.sf(abs(mean) / error, count - 1))
-        detectable = half + _quantile(POWER, count - 1) * error
+        detectable = half + _quantile(0.8, count - 1) * error
         return Difference(mean, deviation, count, (mean - half, mean + half), p_value, detectable)
 
     def minus_estimate(self, estimate: float, error: float) -> "Difference":
@@ -80,12 +78,19 @@ class Difference:
         >>> [round(Difference.from_values([0.1, 0.2, -0.1]).equivalence(margin), 3) for margin in (0.2, 1.0)]
         [0.135, 0.004]
         """
+        return self._beyond(margin, margin - abs(self.mean))
+
+    def not_behind(self, margin: float) -> float | None:
+        """The p value of a true difference of minus `margin` or less, by a one-sided t test."""
+        return self._beyond(margin, margin + self.mean)
+
+    def _beyond(self, margin: float, distance: float) -> float | None:
         if margin <= 0:
             raise ValueError(f"the margin is {margin}; give the difference that would matter, above 0")
         if self.interval is None:
-            return None if self.clusters < MIN_CLUSTERS else float(abs(self.mean) >= margin)
+            return None if self.clusters < MIN_CLUSTERS else float(distance <= 0)
         error = (self.interval[1] - self.interval[0]) / 2 / _quantile(1 - LEVEL / 2, self.clusters - 1)
-        return float(student.sf((margin - abs(self.mean)) / error, self.clusters - 1))
+        return float(student.sf(distance / error, self.clusters - 1))
 
 
 @cache
@@ -152,13 +157,14 @@ class MeanRanks:
         {'a': 1.0, 'b': 2.0}
         """
         rows = list(next(iter(scores.values()))[0])
+        decimals = 9  # scores that differ by less are tied
         conditions = np.array(
             [
-                np.mean([rankdata([-round(cell[row], DECIMALS) for row in rows]) for cell in cells], axis=0)
+                np.mean([rankdata([-round(cell[row], decimals) for row in rows]) for cell in cells], axis=0)
                 for cells in scores.values()
             ]
         )
-        ranks = rankdata(conditions.round(DECIMALS), axis=1)
+        ranks = rankdata(conditions.round(decimals), axis=1)
         critical = float(studentized_range.ppf(1 - LEVEL, len(rows), np.inf))
         critical *= (len(rows) * (len(rows) + 1) / (12 * len(scores))) ** 0.5
         return MeanRanks(

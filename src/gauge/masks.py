@@ -27,8 +27,6 @@ from gauge.randomness import derive, sample_keys, uniform
 FeatureCounts = Mapping[str, int | None]
 """For each modality, in order, the number of feature flags; None for one flag per sample."""
 
-GAMMA_SEEDS = {"train": 2021, "val": 2022, "test": 2023}  # TIP's mask files
-
 
 @cache
 def subsets(count: int, device: torch.device | str = "cpu") -> Bool[Tensor, "subsets {count}"]:
@@ -414,10 +412,11 @@ def mask_split(
     """The flags of a whole split for evaluation, the same for every method, whether values are corrupted or not."""
     if isinstance(protocol, Corrupted):
         return mask_split(protocol.protocol, feature_counts, rows, seed=seed, split=split)
+    gamma_seeds = {"train": 2021, "val": 2022, "test": 2023}  # TIP's mask files
     if isinstance(protocol, RandomCells) and not protocol.per_sample:
         kept = Complete().keep(feature_counts, torch.arange(rows))
         for index, (name, features) in enumerate(_tables(protocol, feature_counts).items()):
-            missing = gamma_mask(rows, features, protocol.rate, seed=GAMMA_SEEDS.get(split, seed) + 100 * index)
+            missing = gamma_mask(rows, features, protocol.rate, seed=gamma_seeds.get(split, seed) + 100 * index)
             kept[name] = torch.from_numpy(~missing)
         return kept
     key = sample_keys(torch.arange(rows), seed, "masks", split, str(protocol))

@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # nothing here needs torch
     from gauge.types import Encoder, Imputer, Pretrainer, Scorer
 
 T = TypeVar("T")
-ENTRY_POINTS = "gauge.plugins"
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def load_plugin(path: Path) -> None:
 @cache
 def load_installed_plugins() -> None:
     """Import the modules that installed packages name under the entry-point group `gauge.plugins`."""
-    for entry_point in entry_points(group=ENTRY_POINTS):
+    for entry_point in entry_points(group="gauge.plugins"):
         entry_point.load()
 
 

@@ -149,7 +149,7 @@ class Imputers(nn.Module):
     def __init__(self, train: Dataset, batch: Batch):
         super().__init__()
         self.parts = nn.ModuleDict(
-            {name: imputer(name, train) for name in imputers() if name not in ("oracle", "mopoe", "contrastive")}
+            {name: imputer(name, train) for name in imputers() if name not in ("oracle", "mopoe")}
         )
         self.parts["mopoe"] = linear_mopoe(train, sample=False)
         photos = {name: values for name, values in train.inputs.items() if name != "signal"}
@@ -174,7 +174,7 @@ class Imputers(nn.Module):
 @pytest.mark.slow
 def test_every_imputer_gives_the_same_in_an_exported_graph_or_says_why_not(train, batch):
     module = Imputers(train, batch)
-    assert {*module.parts, "tip", "oracle", "contrastive"} == set(IMPUTERS.names())
+    assert {*module.parts, "tip", "oracle"} == set(IMPUTERS.names())
     tensors = [*batch.blanked().inputs.values(), *batch.observed.values()]
     worst = differences(module, tensors, module.names)
     assert {name: value for name, value in worst.items() if value >= 1e-5} == {}
@@ -185,10 +185,6 @@ def test_an_imputer_that_cannot_be_exported_says_why(tmp_path, train, batch):
         ValueError, match="the imputer Oracle cannot be exported: it returns values that a benchmark has hid"
     ):
         export(gauge(Oracle()), tmp_path / "oracle.onnx", example=batch)
-    with pytest.raises(
-        ValueError, match="the imputer Contrastive cannot be exported: ONNX has no operator for the distances"
-    ):
-        export(gauge(imputer("contrastive", train)), tmp_path / "contrastive.onnx", example=batch)
     with pytest.raises(
         ValueError, match="MoPoE cannot be exported: it draws at random by a sample's key; make it with sample"
     ):

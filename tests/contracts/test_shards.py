@@ -12,7 +12,6 @@ from helpers import (
     dataset,
     enlarged,
     gauge,
-    imputer,
     in_two_processes,
     network,
     unchecked,
@@ -56,7 +55,6 @@ SHARED: dict[str, Callable[[], Trainable]] = {
 WHOLE: dict[str, Callable[[], Trainable]] = {
     "AnySubset": any_subset,
     "SelfSupervised": self_supervised,
-    "Contrastive": lambda: imputer("contrastive", dataset("train", 24)),
     "BatchNorm and dropout": Wobbly,
 }
 

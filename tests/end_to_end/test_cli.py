@@ -63,7 +63,6 @@ def test_list_names_everything_also_for_machines(tmp_path):
     assert "taylor" in invoke("list", cwd=tmp_path).stdout
     listed = json.loads(invoke("list", "imputers", "--json", cwd=tmp_path).stdout)
     assert set(listed["imputers"]) == {
-        "contrastive",
         "iterative",
         "masked_columns",
         "mean",

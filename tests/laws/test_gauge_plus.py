@@ -178,11 +178,11 @@ def test_the_losses_of_heads_are_those_at_the_best_temperature():
     assert sure[0] < F.cross_entropy(16 * logits[:, 0], labels)
 
 
-def test_without_combination_or_heads_the_answer_is_the_networks(batch):
-    for method in (plus(combines=False), plus(heads="none")):
-        assert torch.equal(method.predict(batch).logits, method.gauge.predict(batch).logits)
-    assert set(plus(combines=False).loss(batch)) == {"task", "heads"}
-    assert set(plus(heads="none").loss(batch)) == {"task"}
+def test_without_heads_the_logits_are_the_networks(batch):
+    method = plus(heads="none")
+    assert torch.equal(method.predict(batch).logits, method.gauge.predict(batch).logits)
+    assert set(plus().loss(batch)) == {"task", "heads"}
+    assert set(method.loss(batch)) == {"task"}
 
 
 def opinions(rows, good):

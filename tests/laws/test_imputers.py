@@ -11,7 +11,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gauge import Batch, Dataset
 from gauge.data.dataset import as_values
-from gauge.imputers.contrastive import Contrastive
 from gauge.imputers.mean import Mean
 from gauge.imputers.mopoe import Balance, Coder, MoPoE
 from gauge.imputers.nearest import Nearest
@@ -20,8 +19,6 @@ from gauge.nn.likelihoods import Categorical, Laplace
 from gauge.paper.units import Frozen
 from gauge.randomness import seeded
 from gauge.registry import IMPUTERS
-from gauge.training.loop import fit
-from gauge.training.settings import TrainSettings
 from gauge.types import Trainable
 from gauge.values import over_values
 
@@ -204,7 +201,7 @@ def test_nearest_gives_byte_images_back_as_numbers_from_zero_to_one():
     assert complete(Nearest.from_dataset(data), batch).inputs["photo"].flatten(1).tolist() == [[1.0] * 4, [0.0] * 4]
 
 
-@pytest.mark.parametrize("name", ["nearest", "masked_columns", "iterative", "contrastive"])
+@pytest.mark.parametrize("name", ["nearest", "masked_columns", "iterative"])
 def test_no_training_row_is_its_own_donor(train, name):
     rows = torch.arange(len(train))
     batch = train.batch(rows)
@@ -228,37 +225,6 @@ def test_the_only_donor_gives_to_itself():
     data = Dataset("train", {"photo": torch.ones(1, 1, 2, 2), "x": torch.zeros(1, 1)}, torch.zeros(1).long())
     batch = data.batch(torch.arange(1), keep={"photo": torch.zeros(1).bool(), "x": torch.ones(1).bool()})
     assert (complete(Nearest.from_dataset(data), batch).inputs["photo"] == 1).all()
-
-
-@pytest.fixture
-def pairs():
-    """A class as two signals; each has noise of its own beside it."""
-    labels = torch.arange(120) % 4
-    signs = F.one_hot(labels, 4).float()
-    inputs = {name: torch.cat([signs * 3, noise(120, 4, seed=seed)], 1) for seed, name in enumerate(("left", "right"))}
-    return Dataset("train", inputs, labels)
-
-
-def without_right(data):
-    batch = data.batch(torch.arange(len(data)))
-    return replace(batch, observed=batch.observed | {"right": torch.zeros(len(data), dtype=torch.bool)})
-
-
-def test_contrastive_borrows_from_a_sample_with_the_same_shared_part(pairs):
-    with seeded(0):
-        imputer = Contrastive.from_dataset(pairs, width=8)
-    fit(imputer, pairs, settings=TrainSettings(epochs=30, batch_size=60, learning_rate=1e-2))
-    borrowed = complete(imputer, without_right(pairs)).inputs["right"]
-    assert (borrowed[:, :4].argmax(1) == pairs.labels).float().mean() > 0.95
-
-
-def test_contrastive_never_gives_a_sample_its_own_values(pairs):
-    with seeded(0):
-        imputer = Contrastive.from_dataset(pairs, width=8)
-    borrowed = complete(imputer, without_right(pairs)).inputs["right"]
-    assert not (borrowed == pairs.inputs["right"]).all(1).any()
-    known = {tuple(row) for row in pairs.inputs["right"].tolist()}
-    assert all(tuple(row) in known for row in borrowed.tolist())
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers import CLASSES, DIM, dataset, incomplete_batch, noise, plus, rows_of, unchecked, unit_encoder, with_hidden
+from helpers import CLASSES, DIM, dataset, incomplete_batch, noise, plus, rows_of, unit_encoder, with_hidden
 
 from gauge import Batch, Network, Transformer, UnitEncoder, fit
 from gauge.encoders.mlp import Mlp
@@ -116,9 +116,5 @@ def test_what_nothing_can_be_learned_from_is_refused():
     alone = UnitEncoder({"signal": Mlp((7,), DIM)}, DIM)
     with pytest.raises(UnsupportedError, match="the only modality 'signal' has a single unit"):
         SelfSupervised(alone, network)
-    with pytest.raises(UnsupportedError, match="contrast and matching need two modalities, and there is one"):
-        SelfSupervised(alone, network, terms=("contrast",))
     with pytest.raises(UnsupportedError, match="'signal' emits 1 units for 7 columns"):
         SelfSupervised(unit_encoder(), network, {"signal": (1,) * 7})
-    with unchecked(), pytest.raises(ValueError, match="term of pre-training 'mask'"):
-        SelfSupervised(unit_encoder(), network, terms=("mask",))

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gauge_lab.regret import equivalence_test, levels, not_behind, regrets
+from gauge_lab.regret import levels, regrets
+from gauge_lab.statistics import Difference
 
 
 def cell(**rows):
@@ -41,7 +42,9 @@ def test_level_is_tested_against_the_best_other_row_and_corrected_over_all_condi
     assert compared["leaves", "image"].best == "votes"
     assert compared["sums", "complete"].best == "joint"
     raw = [
-        equivalence_test([scores[b][c]["plus"][s] - scores[b][c][level.best][s] for s in range(5)], 1.0)
+        Difference.from_values([scores[b][c]["plus"][s] - scores[b][c][level.best][s] for s in range(5)]).equivalence(
+            1.0
+        )
         for (b, c), level in compared.items()
     ]
     assert all(level.p_level >= p for level, p in zip(compared.values(), raw, strict=True))
@@ -49,6 +52,7 @@ def test_level_is_tested_against_the_best_other_row_and_corrected_over_all_condi
 
 
 def test_few_seeds_test_nothing_and_an_advantage_is_not_behind():
-    assert equivalence_test([0.0, 0.1], 1.0) is None
-    assert not_behind([5.0, 5.1, 4.9], 1.0) < 0.001
-    assert equivalence_test([5.0, 5.1, 4.9], 1.0) > 0.99
+    ahead = Difference.from_values([5.0, 5.1, 4.9])
+    assert Difference.from_values([0.0, 0.1]).equivalence(1.0) is None
+    assert ahead.not_behind(1.0) < 0.001
+    assert ahead.equivalence(1.0) > 0.99

@@ -128,9 +128,7 @@ def test_a_dataset_that_does_not_line_up_is_refused(inputs, labels, observed, me
 def test_unknown_names_are_answered_with_the_nearest():
     with pytest.raises(ValueError, match="there is no scorer 'tailor'; did you mean 'taylor'?"):
         SCORERS.get("tailor")
-    with pytest.raises(
-        ValueError, match="there is no imputer 'xyz'; known: contrastive, iterative, masked_columns, mean"
-    ):
+    with pytest.raises(ValueError, match="there is no imputer 'xyz'; known: iterative, masked_columns, mean, mopoe"):
         IMPUTERS.get("xyz")
     with pytest.raises(ValueError, match="there is no kind of component 'method'; did you mean 'methods'?"):
         pick(KINDS, "method", "kind of component")

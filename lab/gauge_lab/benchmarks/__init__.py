@@ -40,7 +40,6 @@ EXPERTS = TrainSettings(epochs=10, schedule="cosine", patience=None, precision="
 
 OWN = ("baseline", "pretrain", "plus", "student")  # stages that follow others unless they have settings of their own
 STAGES = ("imputer", "backbone", "finetune", "experts", *OWN)
-REPLACED = ("backbones", "imputers", "labels", "label_groups", "imputer_split", "dim", "incomplete")  # as they are
 
 
 class StageOverride(TrainSettings):
@@ -297,11 +296,12 @@ class Benchmark:
                 f"the imputer of {self.name} learns from rows of its own, which would show what is missing; set "
                 "imputer_split: train"
             )
+        replaced = ("backbones", "imputers", "labels", "label_groups", "imputer_split", "dim", "incomplete")
         changed = replace(
             self,
             settings=self.settings.overridden(overrides.stages),
             modalities=modalities,
-            **{name: getattr(overrides, name) or getattr(self, name) for name in REPLACED},
+            **{name: getattr(overrides, name) or getattr(self, name) for name in replaced},
             folds=folds,
             disjoint=overrides.folds == "disjoint" or self.disjoint,
             method_options=dict(self.method_options)

@@ -25,7 +25,6 @@ from gauge_lab.benchmarks.readers.text import ALPHABET, one_hot
 
 __all__ = ["BENCHMARK"]
 
-IMAGES = 202_599
 PARTS = {"train": 0, "val": 1, "test": 2}
 LABEL = "Blond_Hair"
 FACES = "img_align_celeba"
@@ -58,7 +57,7 @@ def all_attributes(data: Path, label: str) -> tuple[Path, pd.DataFrame, pd.Serie
     if len(differing):
         name = f"{differing[0]} ({len(differing)} such)"
         raise ValueError(f"{folder}: {name} is in one of the two tables only; give tables of the same images")
-    note = join_notes(part_note("CelebA subset", len(attributes), IMAGES, "images"))
+    note = join_notes(part_note("CelebA subset", len(attributes), 202_599, "images"))
     return folder, attributes, partition, note
 
 

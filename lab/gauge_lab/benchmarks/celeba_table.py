@@ -22,7 +22,6 @@ from gauge_lab.benchmarks.readers.tables import SPLIT_SEED, divide, image_table_
 __all__ = ["BENCHMARK", "attribute_values", "column_names", "face_table"]
 
 SIDE, FOLDS = 128, 5
-CROPPED = {(64, 64): (0, 0, 64, 64)}  # faces that are cropped and resized already, as in `celeba`
 ATTRIBUTES = (
     *("5_o_Clock_Shadow", "Arched_Eyebrows", "Attractive", "Bags_Under_Eyes", "Bald", "Bangs", "Big_Lips", "Big_Nose"),
     *("Black_Hair", "Blond_Hair", "Blurry", "Brown_Hair", "Bushy_Eyebrows", "Chubby", "Double_Chin", "Eyeglasses"),
@@ -51,7 +50,8 @@ def read(split: str, data: Path, fold: int = 0, disjoint: bool = False, *, targe
     labelled = balanced(chosen[target].to_numpy(), target) if part == "train" else np.arange(len(chosen))
     if split == "train":
         chosen, labelled = chosen.iloc[labelled], np.arange(len(labelled))
-    images = read_images(find_images([folder / FACES], list(chosen.index)), SIDE, crops={**CROPS, **CROPPED})
+    cropped = {(64, 64): (0, 0, 64, 64)}  # faces that are cropped and resized already, as in `celeba`
+    images = read_images(find_images([folder / FACES], list(chosen.index)), SIDE, crops={**CROPS, **cropped})
     values = attribute_values(chosen, [name for name in ATTRIBUTES if name != target], folder)
     whole = image_table_dataset(split, images, values, chosen[target].to_numpy(np.int64), note)
     return whole.without_labels(torch.from_numpy(~np.isin(np.arange(len(chosen)), labelled)))

@@ -19,11 +19,8 @@ from gauge_lab.benchmarks.readers.tables import codes
 
 __all__ = ["BENCHMARK"]
 
-IMAGES = 10_015
 SIDE = 128
 TABLE = "HAM10000_metadata.csv"
-TABLE_COLUMNS = ("lesion_id", "image_id", "dx", "age", "sex", "localization")  # dx_type hints at the diagnosis
-DIAGNOSES = ("akiec", "bcc", "bkl", "df", "mel", "nv", "vasc")
 SEXES = ("female", "male")
 PLACES = (
     *("abdomen", "acral", "back", "chest", "ear", "face", "foot", "genital", "hand"),
@@ -40,15 +37,17 @@ def read(split: str, data: Path) -> Dataset:
     if not folders:
         raise ValueError(f"{folder} has no images: there is none of the folders {', '.join(FOLDERS)}")
     path = folder / TABLE
-    table = tables.read_table(path, TABLE_COLUMNS, key="image_id", filled=("lesion_id", "dx"))
-    labels = (codes(table["dx"], DIAGNOSES, path, unknown=None) == DIAGNOSES.index("mel")).astype(np.int64)
+    table_columns = ("lesion_id", "image_id", "dx", "age", "sex", "localization")  # dx_type hints at the diagnosis
+    table = tables.read_table(path, table_columns, key="image_id", filled=("lesion_id", "dx"))
+    diagnoses = ("akiec", "bcc", "bkl", "df", "mel", "nv", "vasc")
+    labels = (codes(table["dx"], diagnoses, path, unknown=None) == diagnoses.index("mel")).astype(np.int64)
     lesions = table["lesion_id"].astype("category").cat.codes.to_numpy()
     parts = split_lesions(lesions, labels, path)
     age = tables.standardised(tables.numbers(table[["age"]], path), parts["train"])
     values = np.column_stack([age, codes(table["sex"], SEXES, path), codes(table["localization"], PLACES, path)])
     rows = parts[split]
     images = read_squares(find_images(folders, [f"{name}.jpg" for name in table["image_id"][rows]]), SIDE)
-    note = part_note("HAM10000 subset", len(table), IMAGES, "images")
+    note = part_note("HAM10000 subset", len(table), 10_015, "images")
     dataset = tables.image_table_dataset(split, images, values[rows], labels[rows], note)
     return replace(dataset, groups=torch.from_numpy(lesions[rows]).long())
 

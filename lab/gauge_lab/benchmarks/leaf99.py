@@ -16,7 +16,6 @@ from gauge_lab.benchmarks.readers.squares import find_images, read_squares
 
 __all__ = ["BENCHMARK"]
 
-LEAVES = 990
 SPECIES = 99
 SIDE = 64
 FEATURES = [f"{part}{number}" for part in ("margin", "shape", "texture") for number in range(1, 65)]
@@ -41,7 +40,7 @@ def read(split: str, data: Path, fold: int = 0, disjoint: bool = False) -> Datas
     rows = parts[split]
     values = tables.standardised(tables.numbers(table[FEATURES], path), parts["train"])[rows]
     paths = find_images([folder / "images"], [f"{number}.jpg" for number in table["id"][rows]])
-    note = part_note("Leaf subset", len(table), LEAVES, "leaves")
+    note = part_note("Leaf subset", len(table), 990, "leaves")
     return tables.image_table_dataset(split, read_squares(paths, SIDE, pad=True), values, labels[rows], note)
 
 

@@ -23,8 +23,6 @@ SAMPLES = {"train": 1_121_360, "val": 60_000, "test": 140_000}
 SEEDS = {"train": 2025, "val": 2026, "test": 2027}
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 TEXT_LENGTH = 8
-CLASS_LIMIT = 10_000  # digits of one class that are paired
-REPEATS = 20  # pairs made of each digit
 
 
 @cache
@@ -60,9 +58,9 @@ def pair(
     rows: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
     for digit in range(10):
         members = [np.flatnonzero(labels == digit) for labels in (left, right)]
-        count = min(*map(len, members), CLASS_LIMIT)
+        count = min(*map(len, members), 10_000)  # digits of one class that are paired
         for side, candidates in zip(rows, members, strict=True):
-            side.append(draw.permuted(np.tile(candidates[:count], (REPEATS, 1)), axis=1).ravel())
+            side.append(draw.permuted(np.tile(candidates[:count], (20, 1)), axis=1).ravel())  # pairs made of each digit
     return np.concatenate(rows[0]), np.concatenate(rows[1])
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from gauge_lab.results import Result
     from gauge_lab.runner import Runner
 
-AXES = {"rates.svg": "missing rate", "grids.svg": "units of an image, down and across"}
 
 Name = Annotated[
     str,
@@ -168,8 +167,9 @@ def _report(finished: "list[tuple[Result, Path | None]]", refused: dict[str, str
     for ending, render in formats.items():
         write_text(save / f"table.{ending}", render())
     figures = {name: lines for name, lines in (("rates.svg", table.rates()), ("grids.svg", table.grids())) if lines}
+    axes = {"rates.svg": "missing rate", "grids.svg": "units of an image, down and across"}
     for name, lines in figures.items():
-        draw_lines(lines, table.metric, save / name, across=AXES[name])
+        draw_lines(lines, table.metric, save / name, across=axes[name])
     write_results(save / "results.json", results)
     (save / "comparison.json").unlink(missing_ok=True)  # of earlier results
     if pairs:
@@ -186,7 +186,7 @@ def _report(finished: "list[tuple[Result, Path | None]]", refused: dict[str, str
         print(f"trained by other code (--reuse): {', '.join(stale)}")
     print(f"\n{len(results)} results in {save / 'results.json'}, the table in {save / 'table.md'} (.csv, .tex, .html)")
     for name in figures:
-        print(f"against the {AXES[name]}: {save / name}")
+        print(f"against the {axes[name]}: {save / name}")
 
 
 def print_missing(results: "Sequence[Result]") -> None:

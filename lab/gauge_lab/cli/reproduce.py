@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from gauge_lab.manifest import Manifest, Run
     from gauge_lab.reproduce import Coverage, Status
 
-SECTIONS = {"paper": "the paper", "docs": "the documentation", "open": "not reported yet"}
-MAX_ROWS = 4  # that are named of those without results
-
 
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="A table, a figure or an experiment; `--list` shows them.")] = None,
@@ -121,7 +118,7 @@ def _print_list(manifest: "Manifest", results: Path) -> None:
     from gauge_lab.reproduce import coverage, status
 
     states = {name: status(run, results) for name, run in manifest.runs.items()}
-    for section, title in SECTIONS.items():
+    for section, title in {"paper": "the paper", "docs": "the documentation", "open": "not reported yet"}.items():
         print(title)
         for name, entry in getattr(manifest, section).items():
             needs = ", ".join((*entry.runs, *entry.scripts))
@@ -146,7 +143,8 @@ def _completeness(covered: "Coverage") -> str:
 
 
 def _shortened(rows: Iterable[str]) -> str:
-    first, rest = list(rows)[:MAX_ROWS], list(rows)[MAX_ROWS:]
+    max_rows = 4  # that are named of those without results
+    first, rest = list(rows)[:max_rows], list(rows)[max_rows:]
     return ", ".join(first) + (f" and {len(rest)} more" if rest else "")
 
 

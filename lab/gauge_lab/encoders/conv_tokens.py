@@ -10,9 +10,6 @@ from gauge.types import Encoder
 
 __all__ = ["ConvTokens"]
 
-KERNELS = (8, 6)
-EMBEDDING = 16
-
 
 class ConvTokens(Encoder):
     """Reads symbol numbers below `symbols`; 0 pads short texts. What it finds counts wherever it is. `strides` are those of
@@ -29,13 +26,15 @@ class ConvTokens(Encoder):
         self, shape: Sequence[int], width: int, symbols: int = 64, channels: int = 64, strides: Sequence[int] = (1, 2)
     ) -> None:
         super().__init__()
-        if len(shape) != 1 or shape[0] < sum(KERNELS):
+        kernels = (8, 6)
+        if len(shape) != 1 or shape[0] < sum(kernels):
             raise ValueError(
-                f"a text has shape [symbols], at least {sum(KERNELS)}, not {list(shape)}; pad it with zeros"
+                f"a text has shape [symbols], at least {sum(kernels)}, not {list(shape)}; pad it with zeros"
             )
         self.width, self.symbols = width, symbols
-        layers: list[nn.Module] = [nn.Embedding(symbols, EMBEDDING, padding_idx=0), Transpose()]
-        for before, kernel, stride in zip((EMBEDDING, channels), KERNELS, strides, strict=True):
+        embedding = 16
+        layers: list[nn.Module] = [nn.Embedding(symbols, embedding, padding_idx=0), Transpose()]
+        for before, kernel, stride in zip((embedding, channels), kernels, strides, strict=True):
             layers += [nn.Conv1d(before, channels, kernel, stride, kernel // 2), nn.ReLU()]
         self.layers, self.read_out = nn.Sequential(*layers), nn.Linear(channels, width)
 

@@ -25,7 +25,6 @@ from gauge_lab.vectors import whole_modalities
 __all__ = ["DyMo", "Selection"]
 
 TAIL_FLOOR = 1e-9  # DyMo's own
-SPREAD_FLOOR = 1e-6
 UNITS_PER_PASS = 2**14  # of a stacked pass: larger ones do not fit the cache of a CPU
 
 Calibration = Literal["log", "ratio"]
@@ -109,7 +108,7 @@ class DyMo(Method):
         distance = self.backbone.metric.distance
         squares = [distance(features, members @ means).square() @ members for features, members in seen]
         self.means.copy_(means)
-        self.spreads.copy_((torch.stack(squares).sum(0) / counts).sqrt().clamp_min(SPREAD_FLOOR))
+        self.spreads.copy_((torch.stack(squares).sum(0) / counts).sqrt().clamp_min(1e-6))
         self.prototypes.copy_(means.mean(0))
 
     def predict(self, batch: Batch) -> Prediction:

@@ -28,9 +28,6 @@ from gauge_lab.vectors import whole_modalities
 __all__ = ["FlexMoE", "Router", "Experts"]
 
 EXPERTS, LARGEST = 16, 4  # published code, for the 15 combinations of four modalities (ADNI)
-ROUTING = 0.01  # weight of all terms of the router: published code
-NOISE_FLOOR = 0.01  # of the deviation of the router's noise
-VARIANCE_FLOOR = 1e-10  # of the squared coefficient of variation
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class Router(nn.Module):
         if not self.training:
             gates, _ = self._gates(clean)
             return Routes(gates, clean, (gates > 0).to(gates.dtype))
-        deviation = F.softplus(self.spread(tokens).float()) + NOISE_FLOOR
+        deviation = F.softplus(self.spread(tokens).float()) + 0.01  # the least deviation of the router's noise
         draws = normal(derive(key, "router"), clean[0].numel()).reshape(clean.shape)
         noisy = clean + draws * deviation
         gates, ordered = self._gates(noisy)
@@ -124,7 +121,8 @@ class FlexMoE(Method):
         combination = self.combination(units, visible)
         key = torch.cat([derive(batch.key, index) for index in range(len(chosen))])
         logits, routes = self.classify(units, visible, combination, key)
-        return {"task": cross_entropy(batch, logits), "router": ROUTING * router_loss(routes, combination)}
+        # weight of all terms of the router: published code
+        return {"task": cross_entropy(batch, logits), "router": 0.01 * router_loss(routes, combination)}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
@@ -188,7 +186,7 @@ def router_loss(routes: Routes, combination: Int[Tensor, "b"]) -> Float[Tensor, 
 
 def variation(usage: Float[Tensor, "e"]) -> Float[Tensor, ""]:
     """The squared coefficient of variation: 0 if all experts are used alike, or none is."""
-    return usage.var() / (usage.mean().square() + VARIANCE_FLOOR)
+    return usage.var() / (usage.mean().square() + 1e-10)  # a floor
 
 
 def _stacked(experts: int, inputs: int, outputs: int) -> tuple[nn.Parameter, nn.Parameter]:

@@ -19,10 +19,8 @@ from gauge_lab.methods._cells import CellClassifier, CellRows
 
 __all__ = ["LogisticCells"]
 
-STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)  # C
 WITHOUT_VALIDATION = 1.0
 STEPS = 300
-ABSENT = -30.0  # the offset of a class without training rows
 
 
 class LogisticCells(CellClassifier):
@@ -42,7 +40,8 @@ class LogisticCells(CellClassifier):
             mean, deviation = np.nanmean(train.features, 0), np.nanstd(train.features, 0)
         self.mean.copy_(torch.from_numpy(np.nan_to_num(mean)))
         self.deviation.copy_(torch.from_numpy(np.where(deviation > 0, deviation, 1.0)))
-        fits = [self._fit(train, strength) for strength in (STRENGTHS if val else (WITHOUT_VALIDATION,))]
+        strengths = (0.01, 0.1, 1.0, 10.0, 100.0)  # C
+        fits = [self._fit(train, strength) for strength in (strengths if val else (WITHOUT_VALIDATION,))]
         self._load(*(fits[0] if val is None else min(fits, key=lambda fit: self._loss(val, *fit))))
 
     def scores(self, features: Float[Tensor, "b d"]) -> Float[Tensor, "b k"]:
@@ -63,7 +62,8 @@ class LogisticCells(CellClassifier):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the steps are a limit as good as any
             model.fit(inputs, rows.labels, sample_weight=np.full(len(rows.labels), rows.weight))
-        weight, offset = torch.zeros_like(self.weight), torch.full_like(self.offset, ABSENT)
+        # the offset of a class without training rows
+        weight, offset = torch.zeros_like(self.weight), torch.full_like(self.offset, -30.0)
         offset[model.classes_] = 0.0
         fitted = model.classes_[-len(model.coef_) :]
         weight[fitted] = torch.from_numpy(model.coef_).to(weight)

@@ -26,13 +26,6 @@ from gauge_lab.vectors import VectorEncoder
 
 __all__ = ["M3Care"]
 
-BANDWIDTHS = (0.5, 1.0, 2.0)  # times the mean squared distance; DyMo's choice, as all numbers here
-BANDWIDTH_FLOOR = 1e-3  # a mean below it counts as 1
-MIX = 2.0  # g_m starts at sigmoid(2)
-STABILITY = 1e-8
-TRUST_FLOOR = 1e-9
-LAYERS = 2
-
 
 class M3Care(Method):
     """Vectors of modalities, a graph of the batch's samples, and a Transformer over one token for each modality.
@@ -58,10 +51,11 @@ class M3Care(Method):
         self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(count))
         self.projections = nn.ModuleList(_projection(dim) for _ in range(count))
         self.batch_norm = nn.BatchNorm1d(dim)
-        self.mix = nn.Parameter(torch.full((count,), MIX))
+        self.mix = nn.Parameter(torch.full((count,), 2.0))  # g_m starts at sigmoid(2)
         self.threshold = nn.Parameter(torch.zeros(()))
-        self.weights = nn.Parameter(torch.empty(LAYERS, count, dim, dim).uniform_(-bound, bound))
-        self.biases = nn.Parameter(torch.empty(LAYERS, count, dim).uniform_(-bound, bound))
+        layers = 2
+        self.weights = nn.Parameter(torch.empty(layers, count, dim, dim).uniform_(-bound, bound))
+        self.biases = nn.Parameter(torch.empty(layers, count, dim).uniform_(-bound, bound))
         self.trust_graph = nn.ModuleList(nn.Linear(dim, 1) for _ in range(count))
         self.trust_own = nn.ModuleList(nn.Linear(dim, 1) for _ in range(count))
         self.modality_embedding = nn.Embedding(count, dim)
@@ -73,7 +67,7 @@ class M3Care(Method):
         if len(batch) < 2:
             raise ValueError("M3Care compares samples, but a batch holds 1; train with batches of at least 2")
         logits, stability = self._classify(batch, draw_subsets(batch.key, self.subsets, self.subsets_per_step))
-        return {"task": cross_entropy(batch, logits), "stability": STABILITY * stability}
+        return {"task": cross_entropy(batch, logits), "stability": 1e-8 * stability}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
@@ -121,7 +115,7 @@ class M3Care(Method):
             messages = torch.einsum("rbmc,mcd->rbmd", gathered, weight)
             gathered = F.selu((graph @ messages.flatten(2)).unflatten(-1, bias.shape) + bias)
         graph_trust, own_trust = _each(self.trust_graph, gathered).sigmoid(), _each(self.trust_own, states).sigmoid()
-        share = graph_trust / (graph_trust + own_trust + TRUST_FLOOR)
+        share = graph_trust / (graph_trust + own_trust + 1e-9)
         return torch.where(shown[..., None], share * gathered + (1 - share) * states, gathered)
 
 
@@ -132,8 +126,9 @@ def kernel(x: Float[Tensor, "n b c"], pairs: Bool[Tensor, "n b b"]) -> Float[Ten
     squares = gram.diagonal(dim1=-2, dim2=-1)
     distances = (squares[:, :, None] + squares[:, None, :] - 2 * gram).clamp_min(0)
     mean = torch.where(pairs, distances.detach(), 0.0).sum((1, 2)) / pairs.sum((1, 2)).clamp_min(1)
-    width = torch.where(mean < BANDWIDTH_FLOOR, 1.0, mean)[:, None, None]
-    return torch.stack([torch.exp(-distances / (factor * width)) for factor in BANDWIDTHS]).mean(0)
+    width = torch.where(mean < 1e-3, 1.0, mean)[:, None, None]  # a mean below it counts as 1
+    # times the mean squared distance; DyMo's choice, as all numbers here
+    return torch.stack([torch.exp(-distances / (factor * width)) for factor in (0.5, 1.0, 2.0)]).mean(0)
 
 
 def _projection(dim: int) -> nn.Sequential:

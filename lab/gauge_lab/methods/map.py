@@ -26,7 +26,6 @@ __all__ = ["MAP"]
 
 LENGTHS = {33: 8, 91: 16}  # prompts by the number of units: DVM's, then CAD's and Infarction's
 SHORT_PROMPT, LONG_PROMPT = 4, 12  # for all others: up to MAX_RAW_UNITS units (MST, CelebA), and more (PolyMNIST)
-FILLING = 1.0  # content of missing units, like the all-ones image of the original
 
 
 def prompt_length(units: int) -> int:
@@ -75,7 +74,8 @@ class MAP(Method):
     def classify(self, units: Units, visible: Bool[Tensor, "b n"]) -> Float[Tensor, "b k"]:
         """The logits of the visible units. Prompts have no position, so they can come last and CLS stays first."""
         prompts = self.prompts[subset_code(visible, units.modality, len(self.encoder.unit_counts))]
-        filled = replace(units, content=torch.where(visible[..., None], units.content, FILLING))
+        # content of missing units, like the all-ones image of the original
+        filled = replace(units, content=torch.where(visible[..., None], units.content, 1.0))
         sequence = self.classifier.sequence(filled.tokens)
         assert isinstance(self.classifier.backbone, Transformer)
         blocks = self.classifier.backbone.blocks

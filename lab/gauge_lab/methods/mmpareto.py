@@ -27,7 +27,6 @@ from gauge.values import Batch, Prediction, Units
 __all__ = ["MMPareto", "integrated"]
 
 ENHANCED = 1.5  # published code: the factor of all gradients of encoders
-FLOOR = 1e-12  # of squared lengths
 
 
 class MMPareto(Method):
@@ -86,9 +85,10 @@ def integrated(
     of_network, cross, of_heads = (
         own @ (first * second).sum((0, 2)) for first, second in ((network, network), (network, heads), (heads, heads))
     )
-    shortest = ((of_heads - cross) / (of_network + of_heads - 2 * cross).clamp_min(FLOOR)).clamp(0, 1)
+    floor = 1e-12  # of squared lengths
+    shortest = ((of_heads - cross) / (of_network + of_heads - 2 * cross).clamp_min(floor)).clamp(0, 1)
     share = torch.where(cross < 0, shortest, 0.5)
     length = 4 * (share.square() * of_network + (1 - share).square() * of_heads + 2 * share * (1 - share) * cross)
-    factor = ENHANCED * ((of_network + of_heads + 2 * cross) / length.clamp_min(FLOOR)).clamp_min(1).sqrt()
+    factor = ENHANCED * ((of_network + of_heads + 2 * cross) / length.clamp_min(floor)).clamp_min(1).sqrt()
     weights = (2 * factor * share) @ own, (2 * factor * (1 - share)) @ own
     return weights[0][:, None] * network + weights[1][:, None] * heads

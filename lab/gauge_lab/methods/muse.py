@@ -22,9 +22,7 @@ from gauge_lab.vectors import VectorEncoder
 __all__ = ["Muse"]
 
 TEMPERATURE = 0.07  # MUSE's own, as all numbers here
-DROPOUT = 0.25
 LAYERS = 2
-KEEP_ALL = 0.5  # the share of samples whose edges the copy keeps
 
 
 class Layer(nn.Module):
@@ -63,9 +61,10 @@ class Muse(Method):
         self.nodes = nn.Parameter(torch.randn(len(self.inputs), dim))
         self.layers = nn.ModuleList(Layer(dim) for _ in range(LAYERS))
         self.edge_updates = nn.ModuleList(nn.Linear(3 * dim, dim) for _ in range(LAYERS - 1))
-        self.dropout = nn.Dropout(DROPOUT)
+        dropout = 0.25
+        self.dropout = nn.Dropout(dropout)
         self.projection = nn.Linear(dim, dim)
-        layers = nn.Linear(dim, dim), nn.ReLU(), nn.Dropout(DROPOUT), nn.Linear(dim, num_classes)
+        layers = nn.Linear(dim, dim), nn.ReLU(), nn.Dropout(dropout), nn.Linear(dim, num_classes)
         self.classifier = nn.Sequential(*layers)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
@@ -116,7 +115,8 @@ def fewer(available: Bool[Tensor, "b m"], key: Int[Tensor, "b"]) -> Bool[Tensor,
     most = (available.sum(1) - 1).clamp_min(1)
     count = (1 + draws[:, 1] * most).long().minimum(most)
     ranks = draws[:, 2:].masked_fill(~available, 2.0).argsort(1).argsort(1)
-    return available & ((draws[:, :1] < KEEP_ALL) | (ranks < count[:, None]))
+    # the share of samples whose edges the copy keeps
+    return available & ((draws[:, :1] < 0.5) | (ranks < count[:, None]))
 
 
 def _edge(change: nn.Module, source: Tensor, target: Tensor, edges: Tensor) -> Tensor:

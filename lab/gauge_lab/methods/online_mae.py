@@ -23,8 +23,6 @@ from gauge_lab.vectors import VectorEncoder
 
 __all__ = ["OnlineMAE", "MaskedAutoEncoder"]
 
-VARIANCE_FLOOR = 1e-6  # of standardised tokens
-
 
 class MaskedAutoEncoder(nn.Module):
     """(tokens, kept) -> all tokens, including the kept ones. Attention hides dropped tokens from the encoder, which equals
@@ -69,7 +67,7 @@ class OnlineMAE(Method):
         tokens, available = self.tokens(batch)
         kept = draw_kept(batch.key, available)
         restored = self.autoencoder(tokens, kept)
-        target = F.layer_norm(tokens.detach(), tokens.shape[-1:], eps=VARIANCE_FLOOR)
+        target = F.layer_norm(tokens.detach(), tokens.shape[-1:], eps=1e-6)
         dropped = (available & ~kept).to(restored.dtype)
         errors = (restored - target).square().mean(-1) * dropped
         task = cross_entropy(batch, self.classifier(restored + self.positions))

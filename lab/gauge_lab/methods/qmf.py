@@ -18,7 +18,6 @@ from gauge.values import Batch, Prediction
 __all__ = ["QMF"]
 
 TEMPERATURE = 10.0  # as published
-RANGE_FLOOR = 1e-12  # of a history in which all samples are equal
 
 
 class QMF(Method):
@@ -54,7 +53,8 @@ class QMF(Method):
     def _difficulty(self, index: Int[Tensor, "b"]) -> Float[Tensor, "b m"]:
         """r: the accumulated losses of the samples, from 0 (lowest of the split) to 1."""
         least, most = self.history.aminmax(dim=0)
-        return (self.history[index] - least) / (most - least).clamp_min(RANGE_FLOOR)
+        # in some histories all samples are equal
+        return (self.history[index] - least) / (most - least).clamp_min(1e-12)
 
 
 def confidence(logits: Float[Tensor, "b m k"]) -> Float[Tensor, "b m"]:

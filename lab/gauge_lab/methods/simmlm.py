@@ -25,7 +25,6 @@ from gauge_lab.methods._alone import states_alone
 __all__ = ["SimMLM", "UnitExperts"]
 
 RANKING = 0.1  # weight of the ranking loss: published code, for BraTS
-GATE_WIDTH = 64  # of the gate's hidden layer; the published gate is a small convolutional network
 
 
 class UnitExperts(nn.Module):
@@ -58,7 +57,8 @@ class SimMLM(Method):
         super().__init__()
         self.experts, self.num_classes = experts, num_classes
         width, count = sum(experts.widths.values()), len(experts.widths)
-        self.gate = nn.Sequential(nn.Linear(width, GATE_WIDTH), nn.ReLU(), nn.Linear(GATE_WIDTH, count * num_classes))
+        gate_width = 64  # of the gate's hidden layer; the published gate is a small convolutional network
+        self.gate = nn.Sequential(nn.Linear(width, gate_width), nn.ReLU(), nn.Linear(gate_width, count * num_classes))
         self.pairs = nn.Buffer(nested_pairs(count), persistent=False)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:

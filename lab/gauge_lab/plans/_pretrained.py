@@ -12,13 +12,11 @@ from gauge_lab.benchmarks import Benchmark
 from gauge_lab.parts import Parts, seeded_with
 from gauge_lab.plans._trunks import columns_of_units, plus_parts
 
-PRETRAINER = "self_supervised"
-
 
 def pretraining_stage(benchmark: Benchmark, seed: int) -> Stage:
     arguments = {"parts": plus_parts(benchmark), "tables": columns_of_units(benchmark)}
     settings = seeded_with(benchmark.settings.pretrain, seed)
-    make = partial(make_pretraining, pretrainer=PRETRAINERS.get(PRETRAINER))
+    make = partial(make_pretraining, pretrainer=PRETRAINERS.get("self_supervised"))
     return Stage(f"pretrained-s{seed}", make, arguments, settings, split="imputer")
 
 

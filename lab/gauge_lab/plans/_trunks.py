@@ -11,7 +11,6 @@ from gauge_lab.benchmarks import Benchmark, Modality
 from gauge_lab.parts import EncoderPart, Parts, table_columns
 from gauge_lab.plans import options_of
 
-RESNETS = ("resnet_grid", "resnet_vector")  # encoders of images that stay; `deep_grid` takes the place of all others
 TABLES = ("cells", "columns", "tabular")  # whose whole unit `flat_table` makes
 
 
@@ -40,7 +39,8 @@ def columns_of_units(benchmark: Benchmark) -> dict[str, tuple[int, ...]]:
 def unit_part(modality: Modality) -> EncoderPart:
     """A modality's encoder, a ResNet or a deep grid for images, and its whole unit."""
     fine = EncoderPart(ENCODERS.get(modality.encoder), modality.shape, modality.options)
-    if len(modality.shape) == 3 and modality.encoder not in RESNETS:
+    # encoders of images that stay; `deep_grid` takes the place of all others
+    if len(modality.shape) == 3 and modality.encoder not in ("resnet_grid", "resnet_vector"):
         channels = {name: value for name, value in modality.options.items() if name == "channels"}
         fine = EncoderPart(DeepGrid, modality.shape, channels)
     return EncoderPart(fine_and_whole, modality.shape, {"fine": fine, "whole": whole_part(modality)})

@@ -10,7 +10,6 @@ from gauge_lab.plans import Variant, baseline_plan, needs_imputer
 
 __all__ = ["PLAN"]
 
-LATENT = 512  # the imputer's default
 VARIANTS = {
     "mopoe": Variant("a linear classifier on the imputer's latent, trained on all that is observed"),
     "mopoe-dagger": Variant("the same, trained on random subsets", dagger=True),
@@ -24,7 +23,8 @@ def unsupported(benchmark: Benchmark) -> str | None:
 
 
 def arguments(benchmark: Benchmark) -> dict[str, Any]:
-    return {"latent": benchmark.imputer_options.get("latent", LATENT), "num_classes": benchmark.num_classes}
+    # the imputer's default
+    return {"latent": benchmark.imputer_options.get("latent", 512), "num_classes": benchmark.num_classes}
 
 
 def make_latent_classifier(train: Dataset, imputer: MoPoE, **options: Any) -> LatentClassifier:

@@ -15,13 +15,12 @@ from gauge_lab.plans.multiae import unsupported as no_decoder
 
 __all__ = ["PLAN"]
 
-MEMORY = 4  # tokens, at least; M + 1 where that is more
-
 
 def arguments(benchmark: Benchmark) -> dict[str, Any]:
     """NOTE[PAPER] online-mae-memory: memory tokens are set for each benchmark; here the number of modalities decides, and
     gives the published 6, 4 and 4."""
-    return {"parts": Parts.from_benchmark(benchmark), "memory": max(MEMORY, len(benchmark.modalities) + 1)}
+    # tokens, at least; M + 1 where that is more
+    return {"parts": Parts.from_benchmark(benchmark), "memory": max(4, len(benchmark.modalities) + 1)}
 
 
 def needs(benchmark: Benchmark, seed: int) -> tuple[Stage, ...]:

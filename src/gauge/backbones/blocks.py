@@ -4,8 +4,6 @@ import inspect
 
 from torch import Tensor, nn
 
-WHOLE = {"input_ids", "pixel_values"}  # arguments of models that embed their own input
-
 
 def find_blocks(model: nn.Module) -> tuple[str, nn.Module]:
     """The name and the module of the largest list of blocks of one class; the name is empty if there is none.
@@ -26,7 +24,8 @@ def _is_list_of_blocks(module: nn.Module) -> bool:
 
 def embeds_its_input(module: nn.Module) -> bool:
     """Whether a Hugging Face module takes token numbers or pixels instead of a sequence of vectors."""
-    return bool(WHOLE & set(inspect.signature(module.forward).parameters))
+    # arguments of models that embed their own input
+    return bool({"input_ids", "pixel_values"} & set(inspect.signature(module.forward).parameters))
 
 
 def advice_for(model: nn.Module) -> str:

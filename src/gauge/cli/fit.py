@@ -42,7 +42,6 @@ SHARED: dict[str, Any] = {
     "device": Device,
 }
 FLAGS = {"columns": "--column", "encoders": "--encoder", "random_state": "--seed"}
-EXAMPLES = {"columns": KIND, "encoders": "notes=distilbert-base-uncased", "tune": "photo=lora", "class_weight": "ill=5"}
 
 Target = Annotated[str, typer.Option(help="The column with the labels.")]
 Out = Annotated[Path, typer.Option(help="Folder for the model.")]
@@ -158,13 +157,14 @@ def _parsed(name: str, value: Any) -> Any:
         return value if value == "auto" else value.split(",")
     if name == "gates":
         return {"true": True, "false": False}.get(value.lower(), value)
-    if name not in EXAMPLES:
+    examples = {"columns": KIND, "encoders": "notes=bert-base-uncased", "tune": "photo=lora", "class_weight": "ill=5"}
+    if name not in examples:
         return value
     if not value:
         return PARAMETERS[name].default
     if PARAMETERS[name].annotation.startswith("str") and "=" not in "".join(value):
         return value[-1]
-    pairs = named(FLAGS.get(name, f"--{name.replace('_', '-')}"), value, EXAMPLES[name])
+    pairs = named(FLAGS.get(name, f"--{name.replace('_', '-')}"), value, examples[name])
     return {key: float(number) for key, number in pairs.items()} if name == "class_weight" else pairs
 
 

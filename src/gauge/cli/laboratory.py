@@ -5,8 +5,6 @@ from typing import Any, NoReturn
 
 import typer
 
-COMMANDS = ("benchmark", "reproduce", "stage")
-
 
 def laboratory(command: str) -> Any:
     """The function or the group of that command, None where the laboratory is not installed."""
@@ -15,7 +13,7 @@ def laboratory(command: str) -> Any:
 
 def register(app: typer.Typer, panel: str) -> None:
     """Add the commands of the laboratory, or in their place commands that say how to get it."""
-    for name in COMMANDS:
+    for name in ("benchmark", "reproduce", "stage"):
         command = laboratory(name)
         if command is None:
             app.command(name, hidden=True, context_settings={"ignore_unknown_options": True})(_refusing)

@@ -15,7 +15,6 @@ from gauge.randomness import choose, derive, uniform
 from gauge.values import Batch, over_values
 
 KERNEL, SIGMA = 29, (0.1, 2.0)  # of the blur, in pixels
-LONGEST = 4 / 3  # sides of a crop, the longer to the shorter
 
 
 @dataclass(frozen=True)
@@ -163,7 +162,8 @@ def _move(image: Tensor, how: Augmentation, draws: Sequence[Tensor]) -> Tensor:
     height, width = image.shape[2:]
     angle = torch.where(rotated < how.rotated, _between(-how.rotate, how.rotate, angle), 0.0).deg2rad()
     area = _between(*how.crop, area)
-    shape = torch.exp(_between(-1.0, 1.0, shape) * (-area.log()).clamp_max(math.log(LONGEST)))  # within the image
+    longest = 4 / 3  # sides of a crop, the longer to the shorter
+    shape = torch.exp(_between(-1.0, 1.0, shape) * (-area.log()).clamp_max(math.log(longest)))  # within the image
     wide, high = (area * shape).sqrt(), (area / shape).sqrt()
     x = _between(-1.0, 1.0, left) * (1 - wide) + wide * _centres(width, image.device)
     y = _between(-1.0, 1.0, top) * (1 - high) + high * _centres(height, image.device)[:, None]

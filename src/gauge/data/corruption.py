@@ -12,8 +12,6 @@ from gauge.masks import Corruption
 from gauge.randomness import derive, normal, uniform
 from gauge.values import Batch, Truth, over_values
 
-NOISE = 2.0  # deviation of the noise, in spreads of the values
-
 
 def corrupted(batch: Batch, known: Mapping[str, Tensor], how: Corruption, split: Any) -> Batch:
     """The batch with some observed values corrupted, and the truth about it. Donors come from the `split` (a
@@ -57,7 +55,8 @@ def _noised(
     if not values.is_floating_point():
         return values, changed
     noise = normal(derive(batch.key, "noise", name), values[0].numel()).reshape(values.shape)
-    noise = NOISE * over_values(spread.expand(observed.shape), values) * noise
+    # deviation of the noise, in spreads of the values
+    noise = 2.0 * over_values(spread.expand(observed.shape), values) * noise
     return torch.where(over_values(changed, values), values + noise.to(values.dtype), values), changed
 
 

@@ -14,7 +14,6 @@ from gauge.masks import Corruption, FeatureCounts
 from gauge.randomness import derive, sample_keys, uniform
 from gauge.values import Batch
 
-CHECKED = 65_536  # rows at a time
 UNLABELLED = -1  # the label of a sample that has none
 
 
@@ -64,7 +63,7 @@ class Dataset:
             raise ValueError(f"observed names {sorted(unknown)}, which inputs does not have: {list(self.inputs)}")
         complete = torch.ones(rows, dtype=torch.bool, device=self.labels.device)
         object.__setattr__(self, "observed", {name: self.observed.get(name, complete) for name in self.inputs})
-        for index in torch.arange(rows, device=next(iter(self.inputs.values())).device).split(CHECKED):
+        for index in torch.arange(rows, device=next(iter(self.inputs.values())).device).split(65_536):  # rows at a time
             part = slice(int(index[0]), int(index[-1]) + 1)
             inputs = {name: values[part] for name, values in self.inputs.items()}
             Batch(inputs, {name: flags[part] for name, flags in self.observed.items()}, index=index).check()

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 OPSETS = {"": 20, "ai.onnx.ml": 3}
-IR_VERSION = 10  # the first that has operator set 20
 ROWS = "rows"  # the name of the first axis of inputs and outputs
 NEEDS_ONNX = "exporting to ONNX needs onnx; install it with: pip install 'gauge-ml[onnx]'"
 
@@ -85,7 +84,8 @@ class Graph:
         values = [list(each.values()) for each in (self.inputs, self.outputs, self._constants)]
         graph = helper.make_graph(self._nodes, "gauge", values[0], values[1], values[2])
         opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="gauge")
+        # the first that has operator set 20
+        return helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="gauge")
 
     def _type(self, dtype: Any) -> int:
         return int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))

@@ -11,8 +11,6 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-CHUNK = 64  # images per task
-DRAWN = ("EPS", "WMF")  # Pillow has other programs draw these
 HALF = (0.5, 0.5, 0.5)  # default mean and deviation of colours
 
 T = TypeVar("T")
@@ -43,12 +41,14 @@ def gather(sources: Sequence[T], side: int, square: Callable[[T], np.ndarray]) -
     """The results of `square` for all sources, in order."""
     images = np.empty((len(sources), 3, side, side), np.uint8)
 
+    chunk = 64  # images per task
+
     def fill(start: int) -> None:
-        for row, source in enumerate(sources[start : start + CHUNK], start):
+        for row, source in enumerate(sources[start : start + chunk], start):
             images[row] = square(source)
 
     with ThreadPoolExecutor() as pool:
-        list(pool.map(fill, range(0, len(sources), CHUNK)))
+        list(pool.map(fill, range(0, len(sources), chunk)))
     return images
 
 
@@ -56,7 +56,7 @@ def open_image(source: Source) -> Image.Image:
     """The decoded image, as RGB and the right way up, from a file, the content of one, Pillow, or an array."""
     try:
         with _opened(source) as image:
-            if image.format in DRAWN:
+            if image.format in ("EPS", "WMF"):  # Pillow has other programs draw these
                 raise ValueError(f"it holds {image.format}, whatever its name; save it as PNG or JPEG")
             return _eight_bits(ImageOps.exif_transpose(image)).convert("RGB")
     except UnidentifiedImageError as error:

@@ -12,7 +12,6 @@ Predict = Callable[[Sequence[Any]], Sequence[Any]]  # an answer for each row
 T = TypeVar("T")
 
 LINGER, MAX_LINGER = 0.25, 0.02  # of the time of the last batch, and seconds, that a batch waits for requests
-STEP = 0.0005  # seconds
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Batcher:
         requests, seconds = self.last
         end = time.monotonic() + min(LINGER * seconds, MAX_LINGER)
         while 1 + self.queue.qsize() < requests and time.monotonic() < end:
-            await asyncio.sleep(STEP)
+            await asyncio.sleep(0.0005)  # seconds
 
     async def in_thread(self, call: Callable[[], T]) -> T:
         """The result of a call that must not run beside predictions."""

@@ -17,8 +17,6 @@ from gauge.tabular.saved.classifier import TableClassifier
 from gauge.tabular.table.arrays import rows_at_once
 from gauge.tabular.table.paths import table_files
 
-ROWS_OF_A_PART = 100_000  # of the answers, at least
-
 
 @dataclass
 class Predictor:
@@ -81,7 +79,7 @@ def predict_on_ray(predictor: Predictor, table: Path, out: Path, *, workers: int
     )
     part = out.with_name(out.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
-    answers.write_parquet(str(part.resolve()), min_rows_per_file=ROWS_OF_A_PART)
+    answers.write_parquet(str(part.resolve()), min_rows_per_file=100_000)  # in each part
     part.rename(out)
 
 

@@ -16,10 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gauge.deploy.requests import Limits
 
-MAX_HEADER_BYTES = 65_536  # of a request beside its body
-MAX_CHUNK_OVERHEAD = 8  # such bytes for each byte of a body; chunks of one byte have five
 GRACE_SECONDS = 0.2  # for what a new connection has sent to be read
-SWEEPS_PER_TIMEOUT = 4  # how often connections are looked at within the shortest time-out
 
 UPGRADE = re.compile(rb"(?i)\r\nupgrade:")  # to HTTP/2 or a web socket, which a server may ignore
 IGNORED = b"\r\nx-ignored:"
@@ -65,7 +62,8 @@ class Connections:
 
     def _schedule(self) -> None:
         shortest = min(self.limits.header_seconds, self.limits.body_seconds, self.limits.idle_seconds)
-        self.sweep = asyncio.get_running_loop().call_later(shortest / SWEEPS_PER_TIMEOUT, self._close_late)
+        # how often connections are looked at within the shortest time-out
+        self.sweep = asyncio.get_running_loop().call_later(shortest / 4, self._close_late)
 
     def _close_late(self) -> None:
         """Close the connections whose time is over, and look again later, as long as there are any."""
@@ -118,7 +116,9 @@ class Connection(HttpToolsProtocol):
         if data:
             super().data_received(data)
         overhead = self.received - self.body_received
-        if overhead > MAX_HEADER_BYTES + MAX_CHUNK_OVERHEAD * self.body_received and not self.refused:
+        # a request may have this many bytes of headers beside its body, and
+        # such bytes for each byte of a body; chunks of one byte have five
+        if overhead > 65_536 + 8 * self.body_received and not self.refused:
             self.refuse(431, "headers too large")
 
     def _without_upgrade(self, data: bytes) -> bytes:

@@ -37,7 +37,6 @@ logger = logging.getLogger(__name__)
 
 FORMATS = ("onnx", "pt2")
 EXAMPLE = 8  # rows that stand for those of a classifier
-TERMS = 5  # in each of their texts
 CHECKED = (1, 5)  # samples with which a written file is compared with the model
 TOLERANCE = 1e-3  # largest difference of a probability or gate; rounding stays far below it, a wrong graph does not
 
@@ -252,7 +251,7 @@ def _example_rows(schema: Schema, vocabularies: Mapping[str, Sequence[str]]) -> 
     encoded, draw = _example(schema), np.random.default_rng(0)
     texts = {}
     for modality, terms in vocabularies.items():
-        chosen = draw.choice(np.array(terms, object), (EXAMPLE, TERMS))
+        chosen = draw.choice(np.array(terms, object), (EXAMPLE, 5))  # terms in each text
         observed = encoded.observed[modality].tolist()
         lines = [" ".join(each) if given else "" for each, given in zip(chosen.tolist(), observed, strict=True)]
         texts[schema.contents[modality].name] = np.array(lines, object)

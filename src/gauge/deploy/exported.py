@@ -36,11 +36,7 @@ logger = logging.getLogger(__name__)
 
 FORMAT = "gauge-export-1"
 KEY, CHECKSUM_KEY = "gauge", "gauge.sha256"  # of entries in the metadata of an ONNX file
-BATCH_ROWS = 256
-ERRORS_ONLY = 3  # severity from which on onnxruntime logs
 WORD = re.compile(r"\w+")
-MAX_SUM_ERROR = 1e-3  # of the probabilities of a row
-MODALITIES = "inputs", "observed"  # kinds of inputs that every modality has
 
 Vocabularies = Mapping[str, Mapping[str, int]]
 """The numbers of the terms that are counted in texts, by modality."""
@@ -101,7 +97,7 @@ def open_session(content: bytes, path: Path) -> Any:
         raise ValueError("reading ONNX needs onnxruntime; install it with: pip install 'gauge-ml[onnx]'") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = ERRORS_ONLY
+    options.log_severity_level = 3  # severity from which on onnxruntime logs
     try:
         check_operators(content)
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
@@ -232,18 +228,20 @@ class ExportedClassifier(TableClassifier):
 
     def _run(self, feed: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
         """The probabilities of rows; an error if the graph cannot answer, or answers with something else."""
+        batch_rows = 256
         try:
             parts = [
                 self.session.run(
-                    ["probabilities"], {name: values[start : start + BATCH_ROWS] for name, values in feed.items()}
+                    ["probabilities"], {name: values[start : start + batch_rows] for name, values in feed.items()}
                 )[0]
-                for start in range(0, rows, BATCH_ROWS)
+                for start in range(0, rows, batch_rows)
             ]
             probabilities = np.concatenate([np.zeros((0, len(self.classes))), *parts])
         except Exception as error:  # onnxruntime's errors share no base class but this
             reason = str(error).partition("\n")[0][:200]
             raise ValueError(f"{self.path} cannot answer ({reason}); export it again") from error
-        wrong = probabilities.shape[0] != rows or not (abs(probabilities.sum(1) - 1) < MAX_SUM_ERROR).all()
+        # the probabilities of a row sum to 1 but for rounding
+        wrong = probabilities.shape[0] != rows or not (abs(probabilities.sum(1) - 1) < 1e-3).all()
         if wrong or (probabilities < 0).any():
             raise ValueError(f"{self.path} answers with something else than probabilities; export it again")
         return probabilities
@@ -264,7 +262,7 @@ def graph_inputs(
     feed = {
         f"{kind}.{name}": values
         for name, pair in encoded.items()
-        for kind, values in zip(MODALITIES, pair, strict=True)
+        for kind, values in zip(("inputs", "observed"), pair, strict=True)  # kinds of inputs that every modality has
     }
     for name, vocabulary in vocabularies.items():
         feed[f"terms.{name}"], feed[f"counts.{name}"] = count_terms(texts[name], vocabulary)

@@ -16,14 +16,10 @@ from gauge.tabular.table.cells import MISSING
 from gauge.tabular.table.columns import Cell, Column
 
 MAX_LISTED_PROBLEMS = 10  # in an answer
-MAX_SHOWN_CHARACTERS = 100  # of a value in an answer
-MAX_CELL_CHARACTERS = 1000  # of a number or category; other kinds of columns have limits of their own
 # What begins a text or a value of JSON, after anything else; and a part of a text, with the quote that ends it.
 TOKEN = re.compile(rb'[^",\[{]{0,65536}+([",\[{])?', re.DOTALL)
 TEXT = re.compile(rb'(?:[^"\\]{1,1000}+|\\.){0,1000}+(")?', re.DOTALL)
 
-SWITCHES = {"true": True, "1": True, "false": False, "0": False}
-EXTRA = "is not a column of the model, and ignored; /openapi.json lists them"
 
 Note = dict[str, str]
 Problem = dict[str, str]
@@ -195,9 +191,10 @@ def read_promise(asked: Mapping[str, str]) -> Promise | None:
 def read_switch(asked: Mapping[str, str], name: str) -> bool:
     """A parameter that is on or off, off unless it is given."""
     value = asked.get(name, "false")
-    if value not in SWITCHES:
-        raise RefusedError(422, f"{name} is {value[:20]!r}; use one of {', '.join(SWITCHES)}")
-    return SWITCHES[value]
+    switches = {"true": True, "1": True, "false": False, "0": False}
+    if value not in switches:
+        raise RefusedError(422, f"{name} is {value[:20]!r}; use one of {', '.join(switches)}")
+    return switches[value]
 
 
 def _value_type(column: Column, limits: Limits) -> Any:
@@ -210,8 +207,9 @@ def _cell(value: Any) -> Any:
     """A value that is short, None for a text such as "NA"."""
     if not isinstance(value, str):
         return value
-    if len(value) > MAX_CELL_CHARACTERS:
-        raise ValueError(f"has {len(value)} characters; send at most {MAX_CELL_CHARACTERS} characters")
+    max_cell_characters = 1000  # of a number or category; other kinds of columns have limits of their own
+    if len(value) > max_cell_characters:
+        raise ValueError(f"has {len(value)} characters; send at most {max_cell_characters} characters")
     return None if value.strip().lower() in MISSING else value
 
 
@@ -258,8 +256,9 @@ def _refuse_constant(name: str) -> NoReturn:
 def notes(columns: Sequence[Column], rows: Sequence[Cells], observed: np.ndarray) -> list[list[Note]]:
     """For each row, the values that were given but count as missing, those that are not `observed`, [rows, columns]; and
     those of columns that training did not have."""
+    extra = "is not a column of the model, and ignored; /openapi.json lists them"
     by_row: list[list[Note]] = [
-        [{"column": name, "value": value, "note": EXTRA} for name, value in row.extra.items()] for row in rows
+        [{"column": name, "value": value, "note": extra} for name, value in row.extra.items()] for row in rows
     ]
     for row, index in np.argwhere(~observed).tolist():
         value, column = rows[row][index], columns[index]
@@ -271,7 +270,8 @@ def notes(columns: Sequence[Column], rows: Sequence[Cells], observed: np.ndarray
 
 def shown(value: Any) -> str:
     """The start of a value that was sent, in a form that JSON can hold."""
-    text = f"{len(value)} bytes" if isinstance(value, bytes) else str(value)[:MAX_SHOWN_CHARACTERS]
+    # so many characters of a value are repeated
+    text = f"{len(value)} bytes" if isinstance(value, bytes) else str(value)[:100]
     return text.encode("utf-8", "replace").decode()
 
 

@@ -32,13 +32,8 @@ logger = logging.getLogger(__name__)
 Answer = dict[str, Sequence[dict[str, Any]]]
 
 RELOAD_SECONDS = 2.0
-SMALL_BODY = 4096  # bytes; reading them takes less than handing them to a thread
-EXPLAINED_ROWS = 8  # together, before predictions that wait have their turn
-SPARE_FILES = 256  # open ones beside connections
-SWITCH_SECONDS = 0.0005  # after which a prediction lets the thread of the connections run, which waits after each call
-ENCODINGS = ("content-encoding", "transfer-encoding")
-CLOSE = {"Connection": "close"}  # the rest of the body is not read
 PAGE_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
+CLOSE = {"Connection": "close"}  # the rest of the body is not read
 HEADERS = {408: CLOSE, 413: CLOSE, 415: CLOSE, 503: {"Retry-After": "1"} | CLOSE}
 
 
@@ -67,12 +62,14 @@ class Service:
         return await self._respond(request, answer)
 
     async def explain(self, request: Request) -> Response:
+        explained_rows = 8  # together, before predictions that wait have their turn
+
         async def answer(body: bytes) -> Answer:
             loaded = self.store.current
             rows = await _rows(loaded, body)
             explanations: list[dict[str, Any]] = []
-            for start in range(0, len(rows), EXPLAINED_ROWS):
-                part = rows[start : start + EXPLAINED_ROWS]
+            for start in range(0, len(rows), explained_rows):
+                part = rows[start : start + explained_rows]
                 async with self.explaining:
                     explanations += await self.batcher.in_thread(partial(loaded.explanations, part))
             return {"explanations": explanations}
@@ -166,7 +163,7 @@ class Service:
 
 
 async def _rows(loaded: Loaded, body: bytes) -> list[Cells]:
-    if len(body) <= SMALL_BODY:
+    if len(body) <= 4096:  # bytes; reading them takes less than handing them to a thread
         return loaded.reader.read(body)
     return await asyncio.to_thread(loaded.reader.read, body)
 
@@ -221,9 +218,11 @@ def create_server(
 
 def run(path: Path, *, limits: Limits, **options: Any) -> None:
     """Serve until interrupted; `options` are those of `create_server`."""
-    sys.setswitchinterval(SWITCH_SECONDS)
-    files = _allow_open_files(limits.connections + SPARE_FILES)
-    limits = replace(limits, connections=min(limits.connections, files - SPARE_FILES))
+    # after which a prediction lets the thread of the connections run, which waits after each call
+    sys.setswitchinterval(0.0005)
+    spare_files = 256  # open ones beside connections
+    files = _allow_open_files(limits.connections + spare_files)
+    limits = replace(limits, connections=min(limits.connections, files - spare_files))
     server = create_server(path, limits=limits, **options)
     gc.freeze()  # a look at all objects of torch for unused ones would stop every request for 0.15 s
     with suppress(KeyboardInterrupt):
@@ -247,6 +246,6 @@ def _allow_open_files(count: int) -> int:
 def _check_headers(request: Request) -> None:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RefusedError(415, "the content type is not application/json; send JSON")
-    encodings = [value for name in ENCODINGS for value in request.headers.getlist(name)]
+    encodings = [value for name in ("content-encoding", "transfer-encoding") for value in request.headers.getlist(name)]
     if not {each.strip().lower() for each in ",".join(encodings).split(",")} <= {"", "identity", "chunked"}:
         raise RefusedError(415, "compressed bodies are not accepted; send plain JSON")

@@ -22,11 +22,9 @@ from gauge.wrapping.wrap import Wrapped, wrap
 
 FORMAT: Literal["gauge-wrapped-1"] = "gauge-wrapped-1"
 GATES, WEIGHTS = "gauge.safetensors", "model.safetensors"
-MODEL_FILES = ("config.json", "model*.safetensors", "model.safetensors.index.json")  # of Hugging Face, without code
 # set by saving, or seen in the weights
 UNCHECKED_CONFIG = ("architectures", "dtype", "torch_dtype", "transformers_version")
 CHECKED = ("leak", "pools", "reads_last", "longest", "attentions")  # what a wrapped model knows after its first batch
-OUTPUTS = ("logits", "probabilities", "scores", "gates")
 
 
 class _Settings(BaseModel):
@@ -132,7 +130,7 @@ class _Flat(Graphable):
 
     def __init__(self, model: Wrapped, names: tuple[str, ...]) -> None:
         super().__init__()
-        self.model, self.inputs, self.outputs = model, names, OUTPUTS
+        self.model, self.inputs, self.outputs = model, names, ("logits", "probabilities", "scores", "gates")
 
     @torch.no_grad()
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -162,7 +160,8 @@ def _state_checksum(model: nn.Module) -> str:
 
 
 def _file_checksums(folder: Path) -> dict[str, str]:
-    files = sorted({path for pattern in MODEL_FILES for path in folder.glob(pattern)})
+    model_files = ("config.json", "model*.safetensors", "model.safetensors.index.json")  # of Hugging Face, without code
+    files = sorted({path for pattern in model_files for path in folder.glob(pattern)})
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 

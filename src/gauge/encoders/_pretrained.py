@@ -24,7 +24,6 @@ MAX_BATCH = 64  # samples per pass: large networks need much memory for each
 LORA_RANK, LORA_SCALE = 8, 2.0
 LORA_RATE, ALL_RATE = 0.1, 0.01  # learning rates over that of the settings: 5e-4 and 5e-5 with 5e-3
 ATTENTION = re.compile("attention|attn", re.IGNORECASE)  # in the name of a module
-BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 Tune = Literal["head", "lora", "all"]
 """What is trained of a pretrained encoder: only the projection after it, low-rank changes of its attention, or all."""
@@ -84,8 +83,9 @@ class PretrainedNetwork(nn.Module):
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode and self.tuned != "head")
+        batch_norms = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
         for module in self.modules():
-            if isinstance(module, BATCH_NORMS):
+            if isinstance(module, batch_norms):
                 module.eval()
         return self
 

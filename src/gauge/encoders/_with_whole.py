@@ -6,8 +6,6 @@ from torch import Tensor, nn
 
 from gauge.types import Encoder
 
-SIDE_BY_SIDE = 4  # units of an image at most, 2x2, that are read side by side; the whole of a larger grid is its mean
-
 
 class WithWhole(Encoder):
     """The whole unit comes from an encoder of its own or, without one, from the fine units side by side; from their mean
@@ -26,7 +24,8 @@ class WithWhole(Encoder):
             raise ValueError(f"the encoder of the whole modality emits {whole.units} units; give one that emits one")
         self.fine, self.reads_all = fine, whole
         self.units, self.width = fine.units + 1, fine.width
-        self.averages = whole is None and fine.stride is not None and fine.units > SIDE_BY_SIDE
+        # units of an image at most, 2x2, that are read side by side; the whole of a larger grid is its mean
+        self.averages = whole is None and fine.stride is not None and fine.units > 4
         size = whole.width if whole is not None else fine.width * (1 if self.averages else fine.units)
         self.project = nn.Linear(size, fine.width) if size != fine.width or self.averages else nn.Identity()
 

@@ -10,9 +10,6 @@ from gauge.types import Encoder
 
 __all__ = ["ConvSignal"]
 
-KERNEL = 7
-HALVINGS = 5  # at most
-
 
 class ConvSignal(Encoder):
     """No normalisation layers, so a sample's units never depend on its batch. Stretches are equally long; a signal that
@@ -32,15 +29,16 @@ class ConvSignal(Encoder):
             raise ValueError(f"a signal has shape [channels, samples], at least {units} samples, not {list(shape)}")
         self.units, self.width = units, width
         halvings = 0
-        while halvings < min(HALVINGS, len(channels)) and shape[1] >> (halvings + 1) >= 2 * units:
+        while halvings < min(5, len(channels)) and shape[1] >> (halvings + 1) >= 2 * units:  # halvings at most
             halvings += 1
         step = units << halvings
         self.padding = -shape[1] % step
         layers: list[nn.Module] = []
         before = shape[0]
+        kernel = 7
         for number, after in enumerate(channels[: max(halvings, 1)]):
             stride = 2 if number < halvings else 1
-            layers += [nn.Conv1d(before, after, KERNEL, stride=stride, padding=KERNEL // 2), nn.ReLU()]
+            layers += [nn.Conv1d(before, after, kernel, stride=stride, padding=kernel // 2), nn.ReLU()]
             before = after
         self.trunk = nn.Sequential(*layers)
         self.read_out = nn.Conv1d(before, width, 1)

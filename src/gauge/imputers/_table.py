@@ -13,8 +13,6 @@ from gauge.randomness import choose, derive
 from gauge.types import Imputer, UnsupportedError
 from gauge.values import Batch
 
-DRAWS = 3  # of imputed numbers, each without some of the observed cells
-
 
 class TableImputer(Imputer):
     """An imputer of the cells of a table, which imputes all other modalities from its `donors`, if there are any."""
@@ -56,7 +54,8 @@ def doubts(
 ) -> Float[Tensor, "b f"]:
     """How uncertain the imputed cells are. `states` are those of the columns, given which cells are read; draws hide random
     ones, `hidden[c]` of c that are observed."""
+    # draws of imputed numbers, each without some of the observed cells
     draws = [
-        heads(states(observed & ~choose(derive(key, "draw", str(number)), observed, hidden))) for number in range(DRAWS)
+        heads(states(observed & ~choose(derive(key, "draw", str(number)), observed, hidden))) for number in range(3)
     ]
     return heads.doubt(states(observed), torch.stack(draws))

@@ -28,8 +28,6 @@ from gauge.values import Batch, over_values
 
 __all__ = ["MoPoE", "Coder", "Balance"]
 
-WIDEST = 5.0  # log-variance, far above that of any trained posterior
-
 
 @dataclass(frozen=True)
 class Coder:
@@ -265,7 +263,8 @@ def tamed(log_variance: Tensor) -> Tensor:
     NOTE[PAPER] wide-posteriors: published code has no limit. The deep CelebA encoders reach 60 within three steps, and the
     loss becomes infinite; trained posteriors lie below 0, where nothing changes.
     """
-    return log_variance.clamp_max(WIDEST) + (log_variance - WIDEST).clamp_min(0).log1p()
+    widest = 5.0  # log-variance, far above that of any trained posterior
+    return log_variance.clamp_max(widest) + (log_variance - widest).clamp_min(0).log1p()
 
 
 def _fitted(name: str, encoder: Callable[..., nn.Module], shape: Sequence[int], outputs: int) -> nn.Module:

@@ -16,8 +16,6 @@ from gauge.values import Batch, over_values
 __all__ = ["Nearest"]
 
 DISTANCES_AT_ONCE = 2**24
-FARTHEST = 10.0  # distance, in standard deviations, of samples that share nothing with a donor
-SAME = 1e-4  # squared distance of equal samples, which rounding makes differ
 NOTHING_SHARED, ITSELF = 1e30, 1e31  # squared distances beyond all others: such donors still give if there is no other
 
 
@@ -42,7 +40,7 @@ class Nearest(Imputer):
 
     @classmethod
     def from_dataset(cls, train: Dataset, donors: int = 1000, seed: int = 0) -> Self:
-        rows = draw_donors(train, donors, seed)
+        rows = permutation(len(train), seed, "donors", device=train.device)[:donors].sort().values
         chosen = train.take(rows)
         return cls(chosen.inputs, chosen.observed, rows)
 
@@ -52,7 +50,8 @@ class Nearest(Imputer):
 
     def uncertainty(self, batch: Batch) -> Mapping[str, Tensor]:
         """The distance of the nearest donor, the same for all modalities of a sample."""
-        nearest = torch.cat([part.amin(1) for part in self._distances(batch)]).sqrt().clamp_max(FARTHEST)
+        # distance, in standard deviations, of samples that share nothing with a donor
+        nearest = torch.cat([part.amin(1) for part in self._distances(batch)]).sqrt().clamp_max(10.0)
         return dict.fromkeys(self.modalities, nearest)
 
     def _distances(self, batch: Batch) -> Iterator[Tensor]:
@@ -77,7 +76,7 @@ class Nearest(Imputer):
         distance = torch.where(shared > 0, total / shared.clamp_min(1), NOTHING_SHARED)
         if batch.labels is None:
             return distance
-        equal = (distance < SAME) | (shared == 0)
+        equal = (distance < 1e-4) | (shared == 0)  # squared distance of equal samples, which rounding makes differ
         return torch.where(equal & (batch.index[rows][:, None] == self.rows), ITSELF, distance)
 
     def _borrow(self, name: str, distance: Tensor) -> Tensor:
@@ -91,11 +90,6 @@ class Nearest(Imputer):
         observed = self._donors(name)[1]
         flags = observed.reshape(len(observed), -1)
         return torch.where(flags, distance[..., None], torch.inf).argmin(1)
-
-
-def draw_donors(train: Dataset, count: int, seed: int) -> Int[Tensor, "d"]:
-    """The rows of `count` training samples, or of all if there are fewer, in order."""
-    return permutation(len(train), seed, "donors", device=train.device)[:count].sort().values
 
 
 def _scale(values: Tensor, observed: Tensor) -> Tensor:

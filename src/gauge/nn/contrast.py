@@ -7,9 +7,6 @@ from torch import Tensor, nn
 
 from gauge.randomness import uniform
 
-START = 0.1  # the temperature of every pair before training
-EXCLUDED = -1e9  # the likeness of a sample that lacks the modality; minus infinity has no gradient where all lack it
-
 
 class PairContrast(nn.Module):
     """Every modality of a sample is matched with every other one of the same sample within the batch.
@@ -25,7 +22,8 @@ class PairContrast(nn.Module):
     def __init__(self, width: int, modalities: int, projection: int) -> None:
         super().__init__()
         self.projectors = nn.ModuleList(projector(width, projection) for _ in range(modalities))
-        self.log_scale = nn.Parameter(torch.full((modalities, modalities), START).log().neg())
+        # the temperature of every pair before training
+        self.log_scale = nn.Parameter(torch.full((modalities, modalities), 0.1).log().neg())
         self.others = nn.Buffer(~torch.eye(modalities, dtype=torch.bool), persistent=False)
 
     def forward(self, vectors: Float[Tensor, "b m c"], present: Bool[Tensor, "b m"]) -> Float[Tensor, ""]:
@@ -45,7 +43,8 @@ def pair_costs(
     """-log p that each modality of a sample finds that sample among all of the batch that have each other modality.
     `present` says which of them have it; the costs of a sample that lacks one are meaningless."""
     likeness = torch.einsum("mbc,nac->mnba", directions, directions) * scale[..., None, None]
-    likeness = likeness.masked_fill(~present.T[None, :, None, :], EXCLUDED).log_softmax(-1)
+    # the likeness of a sample that lacks the modality; minus infinity has no gradient where all lack it
+    likeness = likeness.masked_fill(~present.T[None, :, None, :], -1e9).log_softmax(-1)
     return -likeness.diagonal(dim1=-2, dim2=-1)
 
 

@@ -10,7 +10,6 @@ from torch.overrides import TorchFunctionMode
 
 SOFTMAX = (F.softmax, torch.softmax, torch.Tensor.softmax)
 MULTI_HEAD = inspect.signature(F.multi_head_attention_forward)
-EXTRA_KEYS = ("bias_k", "add_zero_attn", "static_k")  # of nn.MultiheadAttention: keys that are no tokens
 
 
 class AttentionBias(TorchFunctionMode):
@@ -85,7 +84,8 @@ class AttentionBias(TorchFunctionMode):
     def _attend_multi_head(self, inputs: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
         """nn.MultiheadAttention, whose queries and keys are [q, b, c]."""
         query, key = inputs["query"], inputs["key"]
-        extended = any(inputs.get(name) is not None and inputs[name] is not False for name in EXTRA_KEYS)
+        extra_keys = ("bias_k", "add_zero_attn", "static_k")  # of nn.MultiheadAttention: keys that are no tokens
+        extended = any(inputs.get(name) is not None and inputs[name] is not False for name in extra_keys)
         if query.ndim != 3 or extended or not self._reaches(query.shape[1], query.shape[0], key.shape[0]):
             return F.multi_head_attention_forward(**inputs)
         self._count(key.transpose(0, 1))

@@ -14,8 +14,6 @@ from gauge.nn.initialise import initialise, small_parameter
 from gauge.nn.tip import load_tip_table
 from gauge.types import Tokens
 
-FREQUENCY = 0.1  # deviation of the first frequencies, in waves per unit
-
 
 def by_cell(observed: Tensor, table: Tensor) -> Bool[Tensor, "b f"]:
     """The flags as one per cell, also where there is only one per sample."""
@@ -71,7 +69,8 @@ class Numbers(nn.Module):
 
     def __init__(self, count: int, width: int, waves: int) -> None:
         super().__init__()
-        self.frequencies = nn.Parameter(torch.randn(count, waves) * FREQUENCY)
+        # deviation of the first frequencies, in waves per unit
+        self.frequencies = nn.Parameter(torch.randn(count, waves) * 0.1)
         self.weight = nn.Parameter(torch.randn(count, 2 * waves + 1, width) * (2 * waves + 1) ** -0.5)
         self.offset = small_parameter(count, width)
 

@@ -13,7 +13,6 @@ from gauge.plus.combination import Combination
 from gauge.randomness import permutation, sample_keys
 from gauge.values import Batch
 
-MASKS_PER_SAMPLE = 16  # masks under which weights are learned from a validation sample
 MAX_SAMPLES = 4096  # validation samples that weights are learned from
 SOUND = Corruption()
 
@@ -50,7 +49,7 @@ def masked_samples(
     share of its cells."""
     protocols: list[Protocol] = [AnyModalities()] if modalities else []
     protocols += [AnyCells()] if any(val.feature_counts.values()) else []
-    for number in range(MASKS_PER_SAMPLE):
+    for number in range(16):  # masks under which weights are learned from a validation sample
         for index in rows.split(512):
             key = sample_keys(index, number, "combination")
             draws = [protocol.keep(val.feature_counts, key) for protocol in protocols]

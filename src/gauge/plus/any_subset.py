@@ -23,7 +23,6 @@ from gauge.values import Batch, Prediction, Units
 __all__ = ["AnySubset"]
 
 TEMPERATURE = 0.1  # DyMo, every benchmark
-PROTOTYPE_EPOCH = 3  # DyMo, counted from 0
 
 Distance = Literal["cosine", "euclidean"]
 
@@ -124,7 +123,7 @@ class AnySubset(Method):
                 self.sums.add_(members.T @ features.detach())
                 self.counts.add_(members.sum(0))
             scores = self.metric.similarity(features, self.prototypes) / TEMPERATURE
-            return (self.epochs >= PROTOTYPE_EPOCH).to(scores.dtype) * F.cross_entropy(scores, labels)
+            return (self.epochs >= 3).to(scores.dtype) * F.cross_entropy(scores, labels)  # DyMo, counted from 0
 
 
 def under_subsets(units: Units, chosen: Bool[Tensor, "r m"]) -> tuple[Units, Bool[Tensor, "rb n"]]:

@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from gauge.nn.minimize import minimize
 
 SPREAD, SLOPE_SPREAD = 2.0, 1.0  # prior deviations of u and v: a factor of e² for an answer, of e for a modality
-SHIFT_SPREAD = 1.0  # prior deviation of s
 STEPS = 100
 
 
@@ -84,7 +83,7 @@ class Combination(nn.Module):
         learned = [offset, slope, *([] if self.shift is None else [shift])]
 
         def objective() -> Tensor:
-            parts = ((offset, spread), (slope, slope_spread), (shift, SHIFT_SPREAD))
+            parts = ((offset, spread), (slope, slope_spread), (shift, 1.0))  # prior deviation of s
             penalty = sum((values / deviation).square().sum() for values, deviation in parts)
             product = _product(logits, present, share, offset, slope) + prior + shift
             return F.cross_entropy(product, labels) + penalty / (2 * rows)

@@ -41,7 +41,7 @@ class GaugePlus(Method):
     """A `Gauge`, gated or not, whose modalities also answer alone. A head reads its modality's whole unit or, where it has
     none, the mean of its observed units.
 
-    Without `heads`, or without `combines`, the prediction is that of the network. Unless it `applies_gates`, the network
+    Without `heads`, the prediction is that of the network. Unless it `applies_gates`, the network
     predicts without gates, and they are computed for explanations alone.
 
     >>> from gauge.encoders.mlp import Mlp
@@ -63,7 +63,6 @@ class GaugePlus(Method):
         subsets_per_step: int = 2,
         gating: Gating | Literal["trust"] = UNGATED,
         heads: Literal["validated", "joint", "detached", "none"] = "validated",
-        combines: bool = True,
         corrupt: Corruption = SOUND,
     ) -> None:
         """`gating="trust"` gates each unit by the learned probability that it is right. `validated` heads train the encoders
@@ -83,7 +82,7 @@ class GaugePlus(Method):
         self.detached = heads == "detached"
         self.heads = Heads(encoder, dim, classes) if has_heads else None
         self.head_gradients = HeadGradients(modalities) if heads == "validated" else None
-        self.combination = Combination(1 + modalities, modalities, classes) if has_heads and combines else None
+        self.combination = Combination(1 + modalities, modalities, classes) if has_heads else None
         self.subsets = nn.Buffer(subsets(modalities), persistent=False)
 
     @property

@@ -34,9 +34,7 @@ from gauge.types import Classifier, ScoreOptions, Tokens
 from gauge.values import Batch, Evidence
 
 TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
-START = 2.0  # of the logits: units are trusted until training knows better
 MIN_DOUBT = 1e-6  # how near to 0 and 1 trust may come in its loss
-MIN_AGREEMENT = 1e-3  # below it, agreement counts as this
 STEPS = 50
 
 
@@ -70,7 +68,7 @@ class TrustHead(nn.Module):
         self.facts = nn.Linear(4 + (head_classes + 2 if head_classes else 0), dim)
         self.block = Block(dim, heads)
         self.norm, self.answer = nn.LayerNorm(dim), nn.Linear(dim, 1)
-        nn.init.constant_(self.answer.bias, START)
+        nn.init.constant_(self.answer.bias, 2.0)  # units are trusted until training knows better
         self.scale, self.shift = nn.Buffer(torch.ones(2)), nn.Buffer(torch.zeros(2))
 
     @torch.no_grad()
@@ -143,7 +141,8 @@ def _agreement(
     total, count = (own * mask).sum(1, keepdim=True), mask.sum(1, keepdim=True)
     others = torch.where(count > mask, (total - own * mask) / (count - mask).clamp_min(1), 1 / own.shape[-1])
     overlaps = [(own * probabilities).sum(-1, keepdim=True) for probabilities in (others, answer[:, None])]
-    return torch.cat([own, *(overlap.clamp_min(MIN_AGREEMENT).log() for overlap in overlaps)], -1)[:, modality]
+    # below it, agreement counts as this
+    return torch.cat([own, *(overlap.clamp_min(1e-3).log() for overlap in overlaps)], -1)[:, modality]
 
 
 def trust_term(

@@ -13,7 +13,6 @@ from gauge.reports.templates import template
 
 WIDTH, HEIGHT = 320.0, 250.0  # of a chart, in the units of its drawing
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 10.0, 10.0, 38.0  # margins for axes
-MAX_POINTS = 200  # of a line
 MAX_CLASSES, MAX_CONFUSIONS = (
     12,
     10,
@@ -61,7 +60,7 @@ class Chart:
     def path(self, line: Line) -> str:
         """Return the points of a line as an SVG attribute, none of them outside of the axes."""
         _, (y0, y1) = self.limits
-        step = max(1, len(line.points) // MAX_POINTS)
+        step = max(1, len(line.points) // 200)  # about 200 points of a line are drawn
         chosen = [*line.points[::step], line.points[-1]] if line.points else []
         positions = [self.position(x, min(max(y, y0), y1)) for x, y in chosen]
         return " ".join(f"{x:g},{y:g}" for x, y in dict.fromkeys(positions))

@@ -21,11 +21,6 @@ Kind = Literal["number", "category", "text", "image"]
 State = Literal["observed", "missing"]
 STATES: tuple[State, ...] = get_args(State)
 
-DOUBTFUL = 0.5  # trust below which a value does not fit
-FOLD = 12  # lines of a table that are always shown
-MIN_NAMED_EFFECT = 0.005  # smaller effects, and gains, are not named
-MAX_NAMED_VALUES = 4  # values for and against a prediction
-MIN_AXIS_EFFECT = 0.1  # what a full bar stands for at least
 MAX_ATTENTION_COLUMNS = 20  # rows and columns in the table of attention where a column is not observed
 
 
@@ -54,7 +49,8 @@ class Unit:
     @property
     def doubtful(self) -> bool:
         """Whether it is an observed value that does not fit the rest of the row."""
-        return self.state == "observed" and self.trusted is not None and self.trusted < DOUBTFUL
+        # trust below which a value does not fit
+        return self.state == "observed" and self.trusted is not None and self.trusted < 0.5
 
     def __post_init__(self) -> None:
         for name in ("score", "gate", "attention_before", "attention_after", "used", "trusted"):
@@ -157,7 +153,8 @@ def _rendered(layout: str, rows: Sequence[RowEvidence], **values: object) -> str
     views = [_View(row) for row in rows]
     values |= {"effects": any(view.effects for view in views), "gated": any(_gated(row) for row in rows)}
     values |= {"trusts": any(view.trusts for view in views), "by_gate": by_gate, "states": STATES}
-    html = template("evidence.html").render(layout=layout, views=views, fold=FOLD, most=MAX_ATTENTION_COLUMNS, **values)
+    # lines of a table that are always shown
+    html = template("evidence.html").render(layout=layout, views=views, fold=12, most=MAX_ATTENTION_COLUMNS, **values)
     return _compact(html)
 
 
@@ -220,20 +217,22 @@ class _View:
         self.not_observed = {
             state: [column.name for column in self.columns if column.state == state] for state in STATES[1:]
         }
-        self.score, self.used = largest("score"), max(largest("used"), MIN_AXIS_EFFECT)
+        self.score, self.used = largest("score"), max(largest("used"), 0.1)  # what a full bar stands for at least
         self.attention = largest("attention_before", "attention_after")
         self.effects = any(unit.used is not None for unit in row.units)
         self.trusts = any(unit.trusted is not None for unit in row.units)
         units = sorted((*row.units, *_whole(row)), key=_by_use)
-        moved = [unit for unit in units if abs(unit.used or 0.0) >= MIN_NAMED_EFFECT]
-        self.supports = [unit for unit in moved if (unit.used or 0.0) > 0][:MAX_NAMED_VALUES]
-        self.contradicts = [unit for unit in moved if (unit.used or 0.0) < 0][:MAX_NAMED_VALUES]
+        min_named_effect = 0.005  # smaller effects, and gains, are not named
+        moved = [unit for unit in units if abs(unit.used or 0.0) >= min_named_effect]
+        max_named_values = 4  # values for and against a prediction
+        self.supports = [unit for unit in moved if (unit.used or 0.0) > 0][:max_named_values]
+        self.contradicts = [unit for unit in moved if (unit.used or 0.0) < 0][:max_named_values]
         columns = sorted(row.effects.items(), key=lambda item: -abs(item[1]))
-        largest_effects = [(name, effect) for name, effect in columns if abs(effect) >= MIN_NAMED_EFFECT]
+        largest_effects = [(name, effect) for name, effect in columns if abs(effect) >= min_named_effect]
         if not row.effects:  # of columns; those of their words or parts may have been measured
             largest_effects = [(unit.name, unit.used or 0.0) for unit in moved]
         self.most_used = largest_effects[:2]
-        self.helps = [(name, each) for name, each in row.helpful.items() if each.gain >= MIN_NAMED_EFFECT][:2]
+        self.helps = [(name, each) for name, each in row.helpful.items() if each.gain >= min_named_effect][:2]
 
 
 def _whole(row: RowEvidence) -> list[Unit]:

@@ -18,7 +18,6 @@ from gauge.reports.colours import CIVIDIS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MAX_BARS = 30  # columns in a figure of effects
 COLOURS = (  # on light and dark background: the colour-blind-safe palette of Okabe and Ito, adjusted to be readable as text
     ("#0068a3", "#5cb8ec"),
     ("#b34a00", "#f2935c"),
@@ -163,7 +162,7 @@ def effects_figure(effects: pd.Series, error: pd.Series | None = None, *, title:
             self.savefig(buffer, format="png")
             return buffer.getvalue()
 
-    order = effects.abs().sort_values(kind="stable").index[-MAX_BARS:]
+    order = effects.abs().sort_values(kind="stable").index[-30:]  # columns in a figure of effects
     figure = Shown(figsize=(7, 1.2 + 0.28 * len(order)), layout="constrained")
     axes = figure.add_subplot()
     values = 100 * effects[order].to_numpy(dtype=float)

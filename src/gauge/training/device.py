@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import torch
 
-DEVICE_NAMES = "use auto, cpu, cuda, cuda:NUMBER or mps"
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 LOCAL_INDEX = f":{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else ""  # this process on its machine
 
@@ -22,8 +21,9 @@ def pick_device(name: torch.device | str | None, gpus: int | None = None) -> tor
     gpus = torch.cuda.device_count() if gpus is None else gpus
     if name is None or name == "auto":
         name = f"cuda{LOCAL_INDEX}" if gpus else "cpu"
+    device_names = "use auto, cpu, cuda, cuda:NUMBER or mps"
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", str(name)):
-        raise ValueError(f"there is no device {str(name)!r}; {DEVICE_NAMES}")
+        raise ValueError(f"there is no device {str(name)!r}; {device_names}")
     device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= gpus:
         raise ValueError(f"{device} was asked for, but torch sees {gpus} GPUs; use cpu")

@@ -14,7 +14,6 @@ from gauge.types import Method
 from gauge.values import Batch, Prediction
 
 MAX_GPU_BATCH = 4096  # samples of a batch on a GPU
-MASK_SEED = 2025  # one fixed mask per sample and protocol, whatever the method and its seed
 
 
 @dataclass(frozen=True)
@@ -40,12 +39,13 @@ def masked_batches(
 ) -> Iterator[Batch]:
     """The split, or the chosen samples of it, each with the mask, the wrong values and the noise that all methods share;
     with their `truth` only for an audit. Masks that come with the data take precedence."""
+    mask_seed = 2025  # one fixed mask per sample and protocol, whatever the method and its seed
     keep = data.masks.get(str(protocol)) or mask_split(
-        protocol, data.feature_counts, len(data), seed=MASK_SEED, split=data.split
+        protocol, data.feature_counts, len(data), seed=mask_seed, split=data.split
     )
     keep = {name: flags.to(data.device) for name, flags in keep.items()}
     corrupt = protocol.corruption if isinstance(protocol, Corrupted) else Corruption()
-    for batch in data.batches(size, keep=keep, seed=MASK_SEED, chosen=chosen, corrupt=corrupt):
+    for batch in data.batches(size, keep=keep, seed=mask_seed, chosen=chosen, corrupt=corrupt):
         yield batch if truth else replace(batch, truth=None)
 
 

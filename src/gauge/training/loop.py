@@ -25,9 +25,7 @@ from gauge.training.settings import TrainSettings
 from gauge.training.step import Step, arithmetic, make_optimizer, training_step
 from gauge.types import Method, Trainable
 
-MIN_IMPROVEMENT = 1e-4  # what counts as an improvement for patience
 MAX_BYTES_SAVED_EACH_EPOCH = 2**20  # bytes: a smaller state is saved after every epoch
-MIN_SECONDS_BETWEEN_SAVES = 10  # between two saves of a larger one
 MAX_BATCHES_OF_KEYS = 64  # whose keys are computed together
 LAST = "last.safetensors"
 
@@ -230,7 +228,8 @@ def _improved(progress: Progress, score: float | None) -> bool:
     """Update the progress by a validation score; True if it is the best so far."""
     if score is None:
         return False
-    if progress.patience_score is None or score >= progress.patience_score + MIN_IMPROVEMENT:
+    # what counts as an improvement for patience
+    if progress.patience_score is None or score >= progress.patience_score + 1e-4:
         progress.patience_score, progress.waited = score, 0
     else:
         progress.waited += 1
@@ -252,7 +251,8 @@ class _Saver:
 
     def save(self, progress: Progress, best: dict[str, Tensor] | None, *, now: bool = False) -> None:
         """Save after an epoch; a large state only from time to time, unless `now`."""
-        waits = self.large and not now and time.monotonic() < self.saved_at + MIN_SECONDS_BETWEEN_SAVES
+        # a large checkpoint is saved every ten seconds at most
+        waits = self.large and not now and time.monotonic() < self.saved_at + 10
         if self.folder is None or progress.epoch == self.saved_epoch or waits or not is_main():
             return
         tensors = {f"model.{name}": tensor for name, tensor in self.method.state_dict().items()}

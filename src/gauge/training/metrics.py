@@ -15,7 +15,6 @@ import numpy as np
 from scipy.special import ndtr
 
 RESAMPLES = 1000  # of a bootstrap
-MAX_ROWS_AT_ONCE = 30_000  # of resamples that are scored at once
 CALIBRATION_BINS = 15  # Guo et al. 2017
 NORMAL_QUANTILE = 1.959963984540054  # of a 95 % interval
 
@@ -283,7 +282,8 @@ METRICS = {metric.name: metric for metric in (ACCURACY, AUC)}
 def bootstrap_at_once(score: OfRows, labels: np.ndarray, groups: Groups = None) -> np.ndarray:
     """The score of each of `RESAMPLES` resamples, as a function of the rows of several, which are drawn within each class.
     Groups are drawn as a whole: their resamples may differ in length, and come one by one."""
-    count = 1 if groups is not None else max(1, MAX_ROWS_AT_ONCE // max(len(labels), 1))
+    # 30,000 rows of resamples are scored at once
+    count = 1 if groups is not None else max(1, 30_000 // max(len(labels), 1))
     drawn = _resamples(labels, groups)
     blocks = iter(lambda: list(islice(drawn, count)), [])
     return np.concatenate([score(np.stack(block)) for block in blocks])

@@ -10,8 +10,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from gauge.training.loop import Epoch
 
-MIN_SECONDS_BETWEEN_LINES = 30.0  # seconds between lines, at least, within a stage
-
 
 @contextmanager
 def stage_progress() -> Iterator[Callable[[str, Epoch], None]]:
@@ -43,7 +41,8 @@ def lines(show: Callable[[str], object], clock: Callable[[], float] = time.monot
     latest: dict[str, float] = {}
 
     def on_epoch(stage: str, epoch: Epoch) -> None:
-        if epoch.number == epoch.of or clock() - latest.get(stage, -math.inf) >= MIN_SECONDS_BETWEEN_LINES:
+        # seconds between lines, at least, within a stage
+        if epoch.number == epoch.of or clock() - latest.get(stage, -math.inf) >= 30.0:
             latest[stage] = clock()
             show(f"{stage}: epoch {epoch.number} of {epoch.of}, {_note(epoch)}")
 

@@ -25,7 +25,6 @@ from pydantic import BaseModel
 from torch import Tensor, nn
 
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-OURS = ("gauge", "gauge_lab")  # also read where another package imports them
 Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
@@ -172,13 +171,14 @@ def _imported(node: ast.AST, module: str, path: Path) -> list[str]:
     """The modules of the same package, or of this one, that an import statement may load. The package itself is none of
     them: it holds the version."""
     loaded: list[str] = []
+    ours = ("gauge", "gauge_lab")  # also read where another package imports them
     if isinstance(node, ast.Import):
         loaded = [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom):
         base = _base(node, module, path)
-        own = base.partition(".")[0] in (module.partition(".")[0], *OURS)
+        own = base.partition(".")[0] in (module.partition(".")[0], *ours)
         loaded = [base, *(name for alias in node.names for name in _origins(base, alias.name))] if own else []
-    return [name for name in loaded if name.partition(".")[0] in (module.partition(".")[0], *OURS) and "." in name]
+    return [name for name in loaded if name.partition(".")[0] in (module.partition(".")[0], *ours) and "." in name]
 
 
 def _origins(base: str, name: str) -> list[str]:

@@ -9,9 +9,6 @@ from gauge.wrapping.inputs import contents
 
 TOLERANCE = {torch.bfloat16: 0.05, torch.float16: 0.02}  # relative difference of logits that rounding explains
 ROUNDING = 1e-6  # absolute difference that it explains
-MIXED = 1e-5  # change of a key, over the largest one, that passes closed gates
-PROBED_TOKENS = 4  # of each sample, to measure a leak
-PROBED_SHARE = 0.1  # of the largest effect of a probed token: below it, a ratio would be noise
 
 
 @torch.no_grad()
@@ -102,7 +99,8 @@ def _count_others(classifier: TokenClassifier) -> int:
     sequence = torch.nn.functional.pad(first, (classifier.fixed, 0))
     pairs = zip(classifier.attend(tokens, bias).keys, classifier.attend(moved, bias).keys, strict=True)
     changes = [float((after - before).float().nan_to_num()[sequence].abs().max()) for before, after in pairs]
-    return sum(change < MIXED * max(changes) for change in changes)
+    # change of a key, over the largest one, that passes closed gates
+    return sum(change < 1e-5 * max(changes) for change in changes)
 
 
 @torch.no_grad()
@@ -155,10 +153,11 @@ def measured_leak(classifier: TokenClassifier, *, last: bool = False) -> float |
         return classifier(moved, attention_bias(gates).to(tokens.dtype)).float()
 
     effects = []
+    probed_tokens = 4  # of each sample, to measure a leak
     with evaluated(classifier.model):
         own = logits(tokens, gates)
-        for part in range(1 if last else PROBED_TOKENS):
-            number = count if last else 1 + (count - 2).clamp_min(0) * part // (PROBED_TOKENS - 1)
+        for part in range(1 if last else probed_tokens):
+            number = count if last else 1 + (count - 2).clamp_min(0) * part // (probed_tokens - 1)
             chosen = visible & (order == number) & (last | (count > 1))
             moved = torch.where(chosen[..., None], tokens.flip(-1), tokens)
             closed = torch.where(chosen, 0.0, gates)
@@ -167,4 +166,5 @@ def measured_leak(classifier: TokenClassifier, *, last: bool = False) -> float |
     largest = max(opened for opened, _ in effects)
     if not 0 < largest < torch.inf:
         return None
-    return max(left / opened for opened, left in effects if opened > PROBED_SHARE * largest)
+    # below this share of the largest effect of a probed token, a ratio would be noise
+    return max(left / opened for opened, left in effects if opened > 0.1 * largest)

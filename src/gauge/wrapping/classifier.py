@@ -18,10 +18,6 @@ from gauge.paper.gauge import GATE_FLOOR, attention_bias
 from gauge.wrapping.inputs import altered, can_be_altered, contents, differentiable, named_inputs, repeated, text_of
 
 Output = Any  # what the model returns: logits, or a Hugging Face output
-SEQUENCES_AT_ONCE = 256  # in a pass that closes gates one by one
-HIDDEN = -1e4  # what is added to an attention logit from here on hides the key; relative positions add less
-MASKS = ("attention_mask", "attn_mask", "mask")  # arguments of blocks: True, 1 or 0.0 where keys are visible
-PADDING = ("src_key_padding_mask", "key_padding_mask")  # True or -inf where they are not
 
 
 class _TokensReadError(Exception):
@@ -259,7 +255,8 @@ def effects_of_closing(classifier: TokenClassifier, gates: Float[Tensor, "b n"])
     samples, count, _ = tokens.shape
     before, target = classifier(tokens, attention_bias(gates)).float().softmax(1).max(1)
     after = []
-    for closed in torch.arange(count, device=gates.device).split(max(1, SEQUENCES_AT_ONCE // samples)):
+    # sequences in a pass that closes gates one by one
+    for closed in torch.arange(count, device=gates.device).split(max(1, 256 // samples)):
         keep = (torch.arange(count, device=gates.device) != closed[:, None])[:, None] | readers
         left = (keep * gates).flatten(0, 1)
         logits = classifier(tokens.repeat(len(closed), 1, 1), attention_bias(left))
@@ -313,14 +310,17 @@ def _visible(
     mask = inputs.get("attention_mask")
     if isinstance(mask, Tensor) and mask.shape == size:
         return mask.bool(), False
-    for names, visible in ((MASKS, True), (PADDING, False)):
+    hidden = -1e4  # what is added to an attention logit from here on hides the key; relative positions add less
+    padding = ("src_key_padding_mask", "key_padding_mask")  # True or -inf where they are not
+    # arguments of blocks: True, 1 or 0.0 where keys are visible
+    for names, visible in ((("attention_mask", "attn_mask", "mask"), True), (padding, False)):
         for mask in (of_block[name] for name in names if isinstance(of_block.get(name), Tensor)):
             if mask.ndim == 4 and mask.shape[-1] == size[1] and mask.shape[0] in (1, size[0]):
-                seen = mask if mask.dtype == torch.bool else mask > HIDDEN
+                seen = mask if mask.dtype == torch.bool else mask > hidden
                 return seen.flatten(1, 2).any(1).expand(size), False
             if mask.shape == size:
                 additive = mask.is_floating_point() and bool((mask <= 0).all())
-                return (mask > HIDDEN, False) if additive else (mask.bool() == visible, True)
+                return (mask > hidden, False) if additive else (mask.bool() == visible, True)
     return torch.ones(size, dtype=torch.bool, device=sequence.device), False
 
 

@@ -9,9 +9,7 @@ import torch
 from torch import Tensor, nn
 
 TEXTS = ("input_ids", "inputs_embeds")
-BESIDE_CONTENT = ("mask", "type", "position")  # parts of the names of inputs that tell about others
 WORDS = (torch.int32, torch.int64)
-VARIABLE = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 
 
 def named_inputs(model: nn.Module, args: tuple[Any, ...], inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -19,7 +17,8 @@ def named_inputs(model: nn.Module, args: tuple[Any, ...], inputs: Mapping[str, A
     (`nn.DataParallel`) has the names of the one inside."""
     parameters = inspect.signature(model.forward).parameters
     children = list(model.children())
-    if args and {each.kind for each in parameters.values()} <= VARIABLE and len(children) == 1:
+    variable = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+    if args and {each.kind for each in parameters.values()} <= variable and len(children) == 1:
         return named_inputs(children[0], args, inputs)
     named: dict[str, Any] = {}
     for name, value in (inspect.signature(model.forward).bind_partial(*args).arguments | dict(inputs)).items():
@@ -64,11 +63,12 @@ def text_of(named: Mapping[str, Any]) -> Tensor | None:
 
 def contents(named: Mapping[str, Any]) -> list[Tensor]:
     """The inputs that are words or real numbers."""
+    # parts of the names of inputs that tell about others
     return [
         value
         for name, value in named.items()
         if isinstance(value, Tensor)
-        and not any(part in name for part in BESIDE_CONTENT)
+        and not any(part in name for part in ("mask", "type", "position"))
         and (value.ndim > 1 if value.is_floating_point() else value.ndim == 2 and value.dtype in WORDS)
     ]
 

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 TEXT_LENGTH = 256
-FILLER = "*"
 
 
 def read_attributes(folder: Path) -> pd.DataFrame:
@@ -76,7 +75,8 @@ def attribute_texts(attributes: pd.DataFrame) -> list[str]:
 def _padded(text: str, name: str) -> str:
     room = max(TEXT_LENGTH - len(text), 0)
     draw = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
-    return (FILLER * (draw % (room + 1)) + text).ljust(TEXT_LENGTH, FILLER)
+    filler = "*"
+    return (filler * (draw % (room + 1)) + text).ljust(TEXT_LENGTH, filler)
 
 
 def _table_path(folder: Path, stem: str) -> Path:

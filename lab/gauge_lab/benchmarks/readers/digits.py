@@ -16,9 +16,7 @@ from gauge_lab.benchmarks.readers.notes import part_note
 MNIST_FOLDERS = ("MNIST/raw", "raw", ".")
 MNIST_FILE = "train-images-idx3-ubyte*"  # plain or .gz
 MNIST_SIZES = {"train": 60_000, "t10k": 10_000}
-SVHN_SIZES = {"train": 73_257, "test": 26_032}
 SPLIT_SEED = 2025
-TEST_SHARE = 0.7  # 7,000 of MNIST's 10,000 test digits; the others are for validation
 
 
 class Digits(NamedTuple):
@@ -95,7 +93,7 @@ def svhn_split(folder: Path, split: str) -> tuple[Digits, str]:
         return digits, f"SVHN: {len(digits.labels):,} {split} digits, as the given val and test files divide them"
     part = "train" if split == "train" else "test"
     path = folder / f"{part}_32x32.mat"
-    return _part_of(read_svhn(path), split, path, "SVHN prefix", SVHN_SIZES[part])
+    return _part_of(read_svhn(path), split, path, "SVHN prefix", {"train": 73_257, "test": 26_032}[part])
 
 
 def _part_of(digits: Digits, split: str, source: Path, lead: str, official: int) -> tuple[Digits, str]:
@@ -115,7 +113,8 @@ def split_val_test(labels: np.ndarray, source: Path) -> dict[str, np.ndarray]:
     """
     rows = np.arange(len(labels))
     try:
-        val, test = train_test_split(rows, test_size=TEST_SHARE, stratify=labels, random_state=SPLIT_SEED)
+        # 7,000 of MNIST's 10,000 test digits; the others are for validation
+        val, test = train_test_split(rows, test_size=0.7, stratify=labels, random_state=SPLIT_SEED)
     except ValueError as error:
         raise ValueError(f"the {len(rows)} digits of {source} cannot be divided into val and test: {error}") from error
     return {"val": np.sort(val), "test": np.sort(test)}

@@ -15,7 +15,6 @@ from gauge.data.images import open_image
 from gauge.masks import RandomModalities
 from gauge_lab.benchmarks.readers.notes import join_notes
 
-INK = 128  # pixels above it belong to the digit
 VIEWS = tuple(f"m{view}" for view in range(5))
 Masks = Mapping[str, Mapping[str, torch.Tensor]]
 IMAGE_NAME = re.compile(r"(\d+)\.(\d)\.png")  # index and label
@@ -124,4 +123,5 @@ def _ink_into_crops(digits: np.ndarray, photo: np.ndarray, draw: np.random.Gener
     crops = np.lib.stride_tricks.sliding_window_view(photo, (side, side), axis=(0, 1))
     top, left = draw.integers(0, height - side, len(digits)), draw.integers(0, width - side, len(digits))
     background = crops[top, left]
-    return np.where(digits[:, None] > INK, 255 - background, background).astype(np.uint8)
+    # pixels above it belong to the digit
+    return np.where(digits[:, None] > 128, 255 - background, background).astype(np.uint8)

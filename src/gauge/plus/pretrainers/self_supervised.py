@@ -9,7 +9,6 @@ sample. These are TIP's three terms (Du et al. 2024) for any number of modalitie
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -28,9 +27,6 @@ from gauge.values import Batch, Units
 
 __all__ = ["SelfSupervised"]
 
-Term = Literal["masked", "contrast", "matching"]
-TERMS: tuple[Term, ...] = ("masked", "contrast", "matching")
-
 
 class SelfSupervised(Pretrainer):
     """Trains an encoder and a network for `GaugePlus`, without reading labels.
@@ -44,8 +40,6 @@ class SelfSupervised(Pretrainer):
         before they are encoded. Of other modalities units are hidden from the network.
     masked
         The share of a sample's observed cells, and of the units of a modality, that is hidden.
-    terms
-        The terms of the loss.
 
     >>> from gauge.encoders.mlp import Mlp
     >>> encoder = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
@@ -65,17 +59,13 @@ class SelfSupervised(Pretrainer):
         *,
         masked: float = 0.5,
         projection: int = 128,
-        terms: Sequence[Term] = TERMS,
     ) -> None:
         super().__init__()
-        for term in terms:
-            pick(dict.fromkeys(TERMS), term, "term of pre-training")
         self.encoder, self.network = encoder, network
         modalities, dim = len(encoder.unit_counts), network.head.in_features
-        self.terms = tuple(term for term in TERMS if term in terms and (term == "masked" or modalities > 1))
         layouts = {name: ColumnLayout(sizes) for name, sizes in (tables or {}).items()}
         self.counts = {name: _fine_units(encoder, name) for name in encoder.unit_counts}
-        _check(self.terms, self.counts, layouts)
+        _check(self.counts, layouts)
         network.head.requires_grad_(False)
         self.pooling = nn.Buffer(head_pooling(encoder), persistent=False)
         self.shares = nn.Buffer(share_of(masked, max(self.counts.values())), persistent=False)  # of 0, 1, ... units
@@ -99,12 +89,9 @@ class SelfSupervised(Pretrainer):
         hidden = self._hidden_units(units, present, batch)
         visible = units.observed & ~hidden
         states = self.norm(self.network.states(units.keep(visible).tokens, hiding_bias(visible)))
-        terms = {}
-        if "masked" in self.terms:
-            terms["masked"] = self._reconstruction(states[:, 1:], units, hidden, hidden_cells, batch)
-        if "contrast" in self.terms:
+        terms = {"masked": self._reconstruction(states[:, 1:], units, hidden, hidden_cells, batch)}
+        if len(self.counts) > 1:
             terms["contrast"] = self.contrast(pool(self.pooling, units), present)
-        if "matching" in self.terms:
             terms["matching"] = self._matching(states[:, 0], units, visible, present, batch)
         return terms
 
@@ -113,11 +100,10 @@ class SelfSupervised(Pretrainer):
 
     def _hidden_cells(self, batch: Batch) -> dict[str, Bool[Tensor, "b f"]]:
         """The same share of the observed cells of every table."""
-        hidden = {}
-        for name in self.cells:
-            flags = self._flags(batch, name)
-            hidden[name] = choose(derive(batch.key, "masked", name), flags, self.shares)
-        return hidden
+        return {
+            name: choose(derive(batch.key, "masked", name), self._flags(batch, name), self.shares)
+            for name in self.cells
+        }
 
     def _hidden_units(self, units: Units, present: Bool[Tensor, "b m"], batch: Batch) -> Bool[Tensor, "b n"]:
         """Of every second modality that is no table, a share of its units and the unit that reads all of it. One that has a
@@ -193,7 +179,7 @@ def _fine_units(encoder: UnitEncoder, name: str) -> int:
     return count - 1 if encoder.has_whole(name) and count > 1 else count
 
 
-def _check(terms: Sequence[Term], counts: Mapping[str, int], layouts: Mapping[str, ColumnLayout]) -> None:
+def _check(counts: Mapping[str, int], layouts: Mapping[str, ColumnLayout]) -> None:
     for name, layout in layouts.items():
         pick(counts, name, "modality")
         if counts[name] != layout.count:
@@ -201,8 +187,6 @@ def _check(terms: Sequence[Term], counts: Mapping[str, int], layouts: Mapping[st
                 f"the encoder of {name!r} emits {counts[name]} units for {layout.count} columns; pre-training "
                 "reconstructs cells from units: use an encoder with one for each column, or leave it out of `tables`"
             )
-    if not terms:
-        raise UnsupportedError("contrast and matching need two modalities, and there is one; add the term 'masked'")
     if list(counts.values()) == [1] and not layouts:
         raise UnsupportedError(
             f"the only modality {next(iter(counts))!r} has a single unit: nothing can be hidden of it"
