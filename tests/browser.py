@@ -1,6 +1,5 @@
 """A real browser for tests: headless Chromium, driven over the pipes of its debugging protocol."""
 
-import base64
 import json
 import os
 import shutil
@@ -89,11 +88,6 @@ class Browser:
         root = self("DOM.getDocument")["root"]["nodeId"]
         node = self("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
         self("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
-
-    def screenshot(self, path: Path) -> None:
-        """The whole page as a PNG file."""
-        image = self("Page.captureScreenshot", captureBeyondViewport=True)["data"]
-        path.write_bytes(base64.b64decode(image))
 
 
 @contextmanager

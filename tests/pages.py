@@ -13,7 +13,7 @@ HOSTILE = (
 
 
 class Page(HTMLParser):
-    """The elements and the words of a page; `inside` holds the open ancestors of each element."""
+    """The elements and the words of a page."""
 
     VOID = frozenset({"meta", "img", "input", "br", "path", "rect", "line"})
 
@@ -21,14 +21,12 @@ class Page(HTMLParser):
         super().__init__()
         self.html = html
         self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.inside: list[tuple[str, ...]] = []
         self.words: list[str] = []
         self._open: list[str] = []
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
-        self.inside.append(tuple(self._open))
         if tag not in self.VOID:
             self._open.append(tag)
 
@@ -60,18 +58,6 @@ class Page(HTMLParser):
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.elements if name == tag]
-
-
-def luminance(colour: str) -> float:
-    """That of WCAG, for a colour like #0068a3."""
-    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(first: float, second: float) -> float:
-    """The contrast ratio of two luminances; WCAG AA asks for 4.5."""
-    return (max(first, second) + 0.05) / (min(first, second) + 0.05)
 
 
 def visit(path: Path, folder: Path) -> tuple[str, list[str], list[str]]:

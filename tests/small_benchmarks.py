@@ -13,10 +13,7 @@ IMAGE = replace(polymnist5k.BENCHMARK.modalities["m0"], options={"channels": (2,
 CODERS = {"latent": 4, "channels": (2, 4, 4), "hidden": 8}
 SIZES = {"dim": 16, "vector_dim": 16, "method_options": {"any_subset": {"projection": 4}}}
 SMALL = replace(
-    polymnist5k.BENCHMARK,
-    **SIZES,
-    modalities=dict.fromkeys(("m0", "m1", "m2"), IMAGE),
-    imputer_options=CODERS,
+    polymnist5k.BENCHMARK, **SIZES, modalities=dict.fromkeys(("m0", "m1", "m2"), IMAGE), imputer_options=CODERS
 )
 
 TABLE = image_table(IMAGE, {"sex": 2, "age": 1, "site": 3, "dose": 1}, width=16, depth=1, heads=2, waves=2)

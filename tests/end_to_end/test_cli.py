@@ -1,7 +1,6 @@
 """The command line as a newcomer meets it: real processes, real data, short training."""
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -16,17 +15,12 @@ from helpers import ONE_THREAD, invoke, mistake, unchecked
 from helpers import command as gauge
 from pages import Page
 
-from gauge import __version__
 from gauge.registry import load_plugin
 from gauge.reports.page import render_report
 from gauge.tabular import demo as tables
-from gauge.training.checkpoint import load
 from gauge_lab import demo
-from gauge_lab.benchmarks import Overrides
 from gauge_lab.cli.reproduce import reproduce
-from gauge_lab.experiment import Experiment
 from gauge_lab.results import read_results, write_results
-from gauge_lab.workspace import Workspace
 
 DIGITS = Path(__file__).parents[1] / "digits.py"
 PLUGIN, QUICK = ["--plugin", str(DIGITS)], ["--epochs", "1"]
@@ -49,29 +43,11 @@ def test_help_starts_without_torch(tmp_path):
     assert "Start with `gauge demo`" in gauge("--help", cwd=tmp_path).stdout
 
 
-def test_commands_are_in_groups_and_python_m_gauge_is_the_command(tmp_path):
-    printed = gauge("--help", cwd=tmp_path).stdout
-    assert (
-        printed.index("Your tables") < printed.index("inspect") < printed.index("Research") < printed.index("benchmark")
-    )
-    command = [sys.executable, "-m", "gauge", "-V"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout == f"gauge-ml {__version__}\n"
-
-
 def test_list_names_everything_also_for_machines(tmp_path):
     assert "taylor" in invoke("list", cwd=tmp_path).stdout
     listed = json.loads(invoke("list", "imputers", "--json", cwd=tmp_path).stdout)
-    assert set(listed["imputers"]) == {
-        "iterative",
-        "masked_columns",
-        "mean",
-        "mopoe",
-        "nearest",
-        "oracle",
-        "tip",
-        "zero",
-    }
+    names = "contrastive iterative masked_columns mean mopoe nearest oracle tip zero"
+    assert " ".join(sorted(listed["imputers"])) == names
 
 
 @pytest.mark.parametrize(
@@ -139,17 +115,6 @@ def test_the_evidence_of_a_trained_model_is_audited(runs):
     assert "gate" in audits[0]["separation"]
 
 
-def test_the_units_of_a_sample_are_listed_by_name(runs):
-    (model,) = (runs / "runs" / "digits" / "stages").glob("gauge-s0-*")
-    lines = invoke(
-        "stage", "gates", str(model), *PLUGIN, "--protocol", "eta=0.8", "--sample", "7", cwd=runs
-    ).stdout.splitlines()
-    assert lines[0].split()[:6] == ["sample", "modality", "unit", "state", "score", "gate"]
-    assert len(lines) == 1 + 5 * 4
-    assert sum("imputed" in line for line in lines) == 4 * 4
-    assert all(line.split()[0] == "7" for line in lines[1:])
-
-
 @pytest.mark.slow
 def test_processes_side_by_side_use_what_one_has_trained(runs):
     command = [*BENCHMARK, "--method", "gauge", "--method", "any_subset", "--protocol", "every=0.8"]
@@ -189,53 +154,6 @@ def test_reproduce_runs_what_is_missing_only_and_keeps_the_rest(runs, tmp_path):
     assert {stage.name.split("-s")[0] for stage in models.iterdir()} == {"backbone"}
 
 
-def test_a_time_limit_stops_at_a_checkpoint_and_says_how_to_continue(tmp_path):
-    done = invoke("benchmark", "digits", *PLUGIN, "--time-limit", "1s", cwd=tmp_path, check=75)
-    assert "stopped after 1s, results so far: 0; run the same command again to continue" in done.stderr
-    assert list(tmp_path.glob("runs/digits/stages/*/last.safetensors"))
-
-
-@pytest.mark.slow
-def test_a_time_limit_leaves_a_table_of_what_is_finished(runs, tmp_path):
-    rows = ["--method", "gauge", "--method", "moddrop", "--protocol", "eta=0.8"]
-    limit = ["--time-limit", "1s", "--save", str(tmp_path)]
-    done = gauge(*BENCHMARK, *rows, *limit, cwd=runs, check=75)
-    assert "stopped after 1s, results so far: 1; run the same command again to continue" in done.stderr
-    assert "| gauge |" in done.stdout
-    assert [str(result.row) for result in read_results(tmp_path / "results.json")] == ["gauge"]
-    assert not (tmp_path / "comparison.json").exists()  # one row has nothing to be compared with
-
-
-def test_a_folder_that_holds_no_such_model_is_not_trained_by_evaluate(runs, tmp_path):
-    (model,) = (runs / "runs" / "digits" / "stages").glob("gauge-s0-*")
-    moved = tmp_path / "stages" / "elsewhere"
-    moved.mkdir(parents=True)
-    (moved / "experiment.json").write_text((model / "experiment.json").read_text())
-    assert "or was moved; run `gauge benchmark" in mistake("stage", "evaluate", str(moved), *PLUGIN, cwd=tmp_path)
-    assert list((tmp_path / "stages").iterdir()) == [moved]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ("finetune: 20", "settings.yaml: finetune: Input should be a valid dictionary"),
-        ("finetune: {seed: 7}", "finetune: Value error, seed cannot be overridden; the experiment and the benchmark"),
-        ("finetune: {metric: auc}", "finetune: Value error, metric cannot be overridden; the experiment and the"),
-        ("finetun: {epochs: 7}", "finetun: Extra inputs are not permitted, did you mean 'finetune'?"),
-        ("finetune: {epoch: 7}", "finetune.epoch: Extra inputs are not permitted, did you mean 'epochs'?"),
-        ("finetune: {masks: missing=nope}", "missing=nope names ['nope'], but the modalities are"),
-        (
-            "tuning: {epochs: 7}",
-            "settings.yaml: tuning: Extra inputs are not permitted (settings: imputer, pretrain",
-        ),
-    ],
-)
-def test_a_wrong_settings_file_is_reported_before_anything_trains(settings, message, tmp_path):
-    (tmp_path / "settings.yaml").write_text(settings)
-    assert message in mistake("benchmark", "polymnist5k", "--config", "settings.yaml", cwd=tmp_path)
-    assert not list(tmp_path.rglob("*.safetensors"))
-
-
 def test_an_interrupt_says_how_to_continue(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "gauge.cli", "benchmark", "polymnist5k"],
@@ -253,60 +171,12 @@ def test_an_interrupt_says_how_to_continue(tmp_path):
     assert "Traceback" not in said
 
 
-@pytest.mark.slow
-def test_a_killed_benchmark_continues_and_ends_like_the_uninterrupted_one(runs, tmp_path):
-    command = [*BENCHMARK, "--method", "gauge", "--protocol", "eta=0.8"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gauge.cli", *command], cwd=tmp_path, env=ONE_THREAD, stderr=subprocess.DEVNULL
-    )
-    stages = tmp_path / "runs" / "digits" / "stages"
-    deadline = time.monotonic() + 200
-    while not list(stages.glob("backbone-*/*.safetensors")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    gauge(*command, cwd=tmp_path)
-    load_plugin(DIGITS)
-    experiment = Experiment(benchmark="digits", overrides=Overrides().with_epochs(1))
-    jobs = [Workspace(folder / "runs" / "digits", "cpu").job(experiment) for folder in (runs, tmp_path)]
-    weights = [load(job.model_path)[0] for job in jobs]
-    assert weights[0].keys() == weights[1].keys()
-    assert all(bool((weights[0][name] == weights[1][name]).all()) for name in weights[0])
-
-
 @pytest.fixture(scope="module")
 def digit_questions(tmp_path_factory):
     """Those of the demo, on few samples."""
     load_plugin(DIGITS)
     with unchecked():
         return demo.run(tmp_path_factory.mktemp("demo"), ("sums", "hands"), epochs=1)
-
-
-def test_the_demo_asks_for_sums_and_about_missing_and_wrong_views(digit_questions):
-    sections, facts = digit_questions
-    sums, missing, wrong = sections
-    assert [[row.name for row in section.rows] for section in sections] == [
-        ["GAUGE+", "Vote", "GAUGE"],
-        ["GAUGE+", "Vote"],
-        ["GAUGE+", "Vote"],
-    ]
-    outcomes = [[answer == sample.label for answer, _ in sample.answers.values()] for sample in sums.samples]
-    assert 1 < len(outcomes) == len({tuple(each) for each in outcomes}) <= demo.SHOWN
-    shares = [float(re.search(r"answered like (\d+) of 100$", sample.title)[1]) for sample in sums.samples]
-    assert shares == sorted(shares, reverse=True)
-    for sample in sums.samples:
-        shown = [view.image is not None for view in sample.views]
-        assert (sum(shown[:2]), sum(shown[2:])) == (1, 1), "one image of each digit"
-        assert all(view.image.shape == (14, 14, 3) for view in sample.views if view.image is not None)
-    assert missing.findings[0].startswith("With four of five views missing, ")
-    assert wrong.findings[0].startswith("A right view is trusted more than a wrong one in ")
-    views = [view for sample in missing.samples for view in sample.views]
-    assert [view.image is None for view in views].count(False) == len(missing.samples) == demo.SHOWN
-    assert all(view.trust is None for view in views)
-    doubted = [view for sample in wrong.samples for view in sample.views]
-    assert [view.wrong for view in doubted].count(True) == 2 * len(wrong.samples)
-    assert all(0 <= view.trust <= 1 for view in doubted)
-    assert re.fullmatch(r"[0-9a-f]{40}(\+changes)?", facts["commit"])
 
 
 def table_questions():
@@ -335,10 +205,7 @@ def test_the_page_of_the_demo_has_all_parts_and_its_verdicts_follow_its_numbers(
     report = demo_report((*sections, table_questions()), facts)
     page = Page(render_report(report))
     assert [each["id"] for tag, each in page.elements if tag == "h2" and "id" in each] == [
-        "section-1",
-        "section-2",
-        "section-3",
-        "section-4",
+        f"section-{number}" for number in range(1, 5)
     ]
     assert "learned from the same 160 sums and answer the same 60 others" in page.text
     assert "learned from the same 160 digits and see the same views of the same 60 test digits" in page.text

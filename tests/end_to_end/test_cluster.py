@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import mistake, unchecked
+from helpers import unchecked
 
 from gauge import GaugeClassifier
 from gauge.deploy.cluster import Predictor, predict_on_ray
@@ -34,18 +34,6 @@ def test_a_predictor_is_a_function_of_frames_that_loads_its_model_once(folder):
     assert list(answers) == ["id", "prediction", "p(no)", "p(yes)"]
     assert answers["prediction"].tolist() == GaugeClassifier.load(folder / "model").predict(FRAME).tolist()
     assert predictor.classifier is predictor.classifier
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--ray"], "--ray writes parts into a folder, not to the terminal; give --out FOLDER"),
-        (["--ray", "--out", "p.csv"], "--ray writes parts into a folder, not to p.csv; give --out FOLDER"),
-        (["--ray", "--out", "model"], "model already exists; choose a new folder for the parts"),
-    ],
-)
-def test_mistakes_are_found_before_a_cluster_is_asked(folder, arguments, message):
-    assert message in mistake("predict", "model", "part-*.parquet", *arguments, cwd=folder)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import BLOCK_TORCH, ONE_THREAD, clinic, mistake, unchecked
+from helpers import BLOCK_TORCH, ONE_THREAD, clinic, unchecked
 
 from gauge import ExportedClassifier, GaugeClassifier
 from gauge.cli.production import export
@@ -124,16 +124,6 @@ def test_the_serve_command_needs_no_torch_for_an_exported_model(made, tmp_path):
     assert answer["predictions"][0]["prediction"] == model.predict(pd.DataFrame([row]))[0]
 
 
-def test_one_row_is_predicted_as_a_table_of_one_row(made):
-    folder, table, _, _ = made
-    exported = ExportedClassifier(folder / "model.onnx")
-    for row in table.drop(columns="ward").iloc[:5].to_dict("records"):
-        expected = exported.predict_proba(pd.DataFrame([row]))[0]
-        np.testing.assert_array_equal(exported.predict_row(row), expected)
-    short = {"age": 50.0, "site": "arm", "ward": 2, "sex": "f"}  # without a column, and with one that is not known
-    np.testing.assert_array_equal(exported.predict_row(short), exported.predict_proba(pd.DataFrame([short]))[0])
-
-
 @pytest.fixture(scope="module")
 def part(made, tmp_path_factory) -> tuple[Path, str]:
     """The same model without its network, and what the command printed."""
@@ -159,17 +149,6 @@ def test_a_file_without_all_experts_says_so_where_it_is_written_and_where_it_is_
     lines = [line for line in done.stderr.splitlines() if "model.onnx" in line]
     assert len(lines) == 1
     assert re.fullmatch(rf"gauge: model\.onnx holds the trees and linear alone, without {network}", lines[0])
-
-
-@pytest.mark.slow  # tracing takes ten seconds
-def test_the_network_alone_is_reported_as_the_network(made, tmp_path, capsys):
-    folder, table, model, _ = made
-    with unchecked():
-        export(folder / "model", out=tmp_path / "model.onnx", experts="network")
-    *_, last = capsys.readouterr().out.splitlines()
-    assert re.search(r"leaves out expert 'trees' .*, and differs from its network by at most", last)
-    expected = model.ensemble_.alone("network").predict(model.fitted_.read(table)[1])
-    np.testing.assert_allclose(ExportedClassifier(tmp_path / "model.onnx").predict_proba(table), expected, atol=1e-5)
 
 
 def test_a_changed_file_is_refused(made, tmp_path):
@@ -271,15 +250,3 @@ def test_a_forged_graph_with_a_renewed_checksum_is_refused_when_it_is_read(part,
     with pytest.raises(ValueError, match=GRAPHS[forge]) as refused:
         ExportedClassifier(path)
     assert "\n" not in str(refused.value)
-
-
-def test_a_file_that_is_not_an_exported_classifier_is_refused(made, tmp_path):
-    _, table, _, _ = made
-    table.to_csv(tmp_path / "new.csv", index=False)
-    (tmp_path / "other.onnx").write_bytes(b"not a graph")
-    assert "other.onnx is damaged, or no file that this version" in mistake(
-        "predict", "other.onnx", "new.csv", cwd=tmp_path
-    )
-    (tmp_path / "sealed.onnx").write_bytes(seal(b"not a graph"))
-    assert "sealed.onnx cannot be read as ONNX" in mistake("predict", "sealed.onnx", "new.csv", cwd=tmp_path)
-    assert "there is no file nothing.onnx" in mistake("predict", "nothing.onnx", "new.csv", cwd=tmp_path)

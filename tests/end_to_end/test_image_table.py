@@ -10,12 +10,7 @@ from gauge_lab.cli.stage import gates
 from gauge_lab.experiment import Experiment
 from gauge_lab.workspace import Workspace
 
-LAYOUTS = {
-    "dvm": write_dvm,
-    "cad": write_hearts,
-    "ham10000": write_lesions,
-    "leaf99": write_leaves,
-}
+LAYOUTS = {"dvm": write_dvm, "cad": write_hearts, "ham10000": write_lesions, "leaf99": write_leaves}
 SMALL = {"depth": 1, "heads": 2}
 RESNET = {"image": {"depth": 18}, "table": {"inner": 8, **SMALL}}
 QUICK = {

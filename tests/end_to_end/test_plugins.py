@@ -6,9 +6,6 @@ import sys
 import pytest
 from helpers import ONE_THREAD, command, mistake
 
-from gauge.imputers.mean import Mean
-from gauge.paper.gauge import taylor_evidence
-from gauge.registry import IMPUTERS, SCORERS
 from gauge_lab.results import read_results
 
 PYPROJECT = """
@@ -184,17 +181,3 @@ def test_a_mistake_in_a_plugin_is_reported_in_one_line(code, message, tmp_path):
     said = mistake("benchmark", "my_benchmark", "--plugin", "mine.py", cwd=tmp_path)
     assert message in said
     assert len(said.strip().splitlines()) == 1
-
-
-def test_a_plugin_that_is_no_python_file_is_refused(tmp_path):
-    (tmp_path / "notes.txt").write_text("METHODS.register")
-    for name in ("absent.py", "notes.txt"):
-        said = mistake("list", "--plugin", name, cwd=tmp_path)
-        assert f"there is no plugin {tmp_path / name}; give a Python file that registers components" in said
-
-
-def test_a_name_is_registered_once():
-    with pytest.raises(ValueError, match="there is an imputer 'mean' already; choose another name"):
-        IMPUTERS.register("mean")(Mean)
-    with pytest.raises(ValueError, match="there is a scorer 'taylor' already; choose another name"):
-        SCORERS.register("taylor")(taylor_evidence)

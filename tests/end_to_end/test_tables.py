@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -39,13 +38,6 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_inspect_reports_kinds_missing_values_and_problems_and_draws_them(folder):
-    printed = gauge("inspect", "train.csv", "--target", "diagnosis", "--out", "plots/missing.png", cwd=folder)
-    assert "80 rows, 5 columns" in printed
-    assert [kind in printed for kind in ("number", "category", "image", "text")] == [True] * 4
-    assert (folder / "plots" / "missing.png").stat().st_size > 1000
-
-
 def test_fit_takes_options_from_a_file_and_replaces_a_model_when_forced(tmp_path):
     table = pd.DataFrame({"x": [1.0, 2.0, None, 4.0] * 10, "y": ["p", "q", "p", "q"] * 10})
     table.to_csv(tmp_path / "train.csv", index=False)
@@ -64,20 +56,6 @@ def test_fit_takes_options_from_a_file_and_replaces_a_model_when_forced(tmp_path
     (tmp_path / "options.yaml").write_text("{epoch: 2}")
     with pytest.raises(ValueError, match=r"there is no option in options.yaml 'epoch'; did you mean 'epochs'\?"):
         gauge(*fit, "--config", "options.yaml", "--force", cwd=tmp_path)
-
-
-def test_the_training_curve_stays_with_the_model_and_goes_to_tensorboard(tmp_path, monkeypatch):
-    logged = []
-    writer = SimpleNamespace(add_scalar=lambda *values: logged.append(values), close=lambda: None)
-    module = SimpleNamespace(SummaryWriter=lambda folder: writer)
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    pd.DataFrame({"x": [1.0, 2.0, None, 4.0] * 10, "y": list("pqpq") * 10}).to_csv(tmp_path / "t.csv", index=False)
-    gauge("fit", "t.csv", "--target", "y", "--out", "m", "--epochs", "2", "--tensorboard", "logs", cwd=tmp_path)
-    epochs = [json.loads(line) for line in (tmp_path / "m" / "metrics.jsonl").read_text().splitlines()]
-    assert [(epoch["stage"], epoch["epoch"]) for epoch in epochs] == [("backbone", 1), ("backbone", 2), ("mask", 1)]
-    assert GaugeClassifier.load(tmp_path / "m").history_ == epochs
-    assert "| backbone | 2 | task " in (tmp_path / "m" / "README.md").read_text()
-    assert ("loss/task", epochs[0]["losses"]["task"], 1) in logged
 
 
 def test_inspect_finds_copies_image_files_that_do_not_exist_and_missing_labels(tmp_path):
@@ -118,35 +96,11 @@ def test_predict_reads_many_files_as_one_table_and_writes_parquet(folder, monkey
     assert np.allclose(parts.filter(like="p("), whole.filter(like="p("), atol=2e-6)
 
 
-def test_fit_streams_a_pattern_of_files_and_one_file_on_request(tmp_path):
-    table = pd.DataFrame({"x": [1.0, 2.0, None, 4.0] * 10, "y": ["p", "q", "p", "q"] * 10})
-    table[:20].to_csv(tmp_path / "part-0.csv", index=False)
-    table[20:].to_csv(tmp_path / "part-1.csv", index=False)
-    table.to_csv(tmp_path / "train.csv", index=False)
-    fit = ["--target", "y", "--epochs", "1", "--experts", "network"]
-    gauge("fit", "part-*.csv", *fit, "--out", "many", cwd=tmp_path)
-    gauge("fit", "train.csv", *fit, "--stream", "--out", "one", cwd=tmp_path)
-    many, one = (load(tmp_path / name / "model.safetensors")[0] for name in ("many", "one"))
-    assert_equal(many, one)
-    assert not (tmp_path / "many" / ".training").exists()
-    assert "--classes needs all labels in memory" in mistake(
-        "fit", "part-*.csv", "--target", "x", "--classes", "2", "--out", "m", cwd=tmp_path
-    )
-
-
 @pytest.mark.parametrize("name", ["row", "prediction", "p(wart)"])
 def test_a_kept_column_never_takes_the_place_of_an_answer(folder, name):
     pd.read_csv(folder / "new.csv").assign(**{name: "mine"}).to_csv(folder / "named.csv", index=False)
     message = mistake("predict", "model", "named.csv", "--keep", name, cwd=folder)
     assert f"column '{name}' cannot be kept: the result has one of that name; rename it in the table" in message
-
-
-def test_columns_can_be_kept_and_a_table_without_rows_is_refused(folder):
-    printed = gauge("predict", "model", "new.csv", "--keep", "age", cwd=folder)
-    assert printed.startswith("row,age,prediction,")
-    (folder / "head.csv").write_text((folder / "new.csv").read_text(encoding="utf-8").splitlines()[0] + "\n")
-    assert "head.csv has no rows" in mistake("predict", "model", "head.csv", "--out", "none.csv", cwd=folder)
-    assert not list(folder.glob("none.csv*"))
 
 
 def test_evaluate_compares_with_baselines_and_predict_scores_a_labelled_file(folder):
@@ -157,12 +111,6 @@ def test_evaluate_compares_with_baselines_and_predict_scores_a_labelled_file(fol
     assert len(json.loads(gauge("evaluate", "model", "train.csv", "--json", cwd=folder))["scores"]) == 12
     result = invoke("predict", "model", "train.csv", "--out", "scored.csv", cwd=folder)
     assert "of 80 labelled rows); more: gauge evaluate model train.csv" in result.stderr
-
-
-def test_the_trust_of_a_fitted_model_is_audited(folder):
-    audit = json.loads(gauge("audit", "model", "train.csv", "--json", cwd=folder))
-    assert set(audit["separation_observed"]) == {"trust", "gate"}
-    assert "swapped with another row's" in gauge("audit", "model", "train.csv", "--samples", "20", cwd=folder)
 
 
 def test_explain_writes_a_page_or_a_table(folder):

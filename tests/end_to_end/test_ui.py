@@ -10,9 +10,7 @@ from helpers import clinic
 from pages import HOSTILE, Page
 
 from gauge import GaugeClassifier
-from gauge.deploy.exported import ExportedClassifier
 from gauge.reports.form import Field, FormPage, render_form
-from gauge.tabular.fitted import Fitted
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -125,19 +123,6 @@ def test_the_page_shows_the_prediction_of_the_server_and_its_reasons(fitted, cli
 
 
 @needs_browser
-def test_the_keyboard_is_enough(client, tab):
-    tab.open(f"http://127.0.0.1:{client.port}/", 1280)
-    tab.key("Tab", 9)
-    assert tab.value("document.activeElement.labels[0].innerText") == "age"
-    for digit in "47":
-        tab.key(digit, ord(digit), digit)
-    tab.key("Enter", 13, "\r")
-    tab.until(EXPLAINED)
-    assert "The model predicts" in tab.value(RESULT)
-    assert tab.value("document.querySelector('.result').getAttribute('aria-live')") == "polite"
-
-
-@needs_browser
 def test_what_cannot_be_read_is_said_at_its_field_and_what_does_not_fit_in_the_answer(client, tab):
     tab.open(f"http://127.0.0.1:{client.port}/", 390)
     fill(tab, age="old")
@@ -162,16 +147,3 @@ def test_a_script_that_is_not_the_page_s_own_does_not_run(client, tab):
     assert tab.value("document.title") == "Predicting diagnosis"
     assert any("Content Security Policy" in message for message in tab.messages)
     tab.messages.clear()
-
-
-@needs_browser
-def test_a_model_without_explanations_says_so(fitted, tab, monkeypatch):
-    monkeypatch.setattr(Fitted, "evidence", ExportedClassifier.evidence)
-    with serving(fitted / "model", ui=True) as client:
-        tab.open(f"http://127.0.0.1:{client.port}/", 1280)
-        fill(tab, age="52")
-        tab.value("document.querySelector('button.main').click()")
-        tab.until("document.querySelector('#wait')?.innerText.startsWith('Without')")
-        assert "Without an explanation: an exported model explains nothing" in tab.value(RESULT)
-        assert "The model predicts" in tab.value(RESULT)
-        tab.messages.clear()

@@ -75,12 +75,6 @@ def test_a_value_is_worth_less_once_the_row_has_its_copy(model, fresh):
     assert given < 0.3 * without
 
 
-def test_a_value_that_is_there_but_rare_is_not_asked_for(model, fresh):
-    rows = hidden(fresh.dropna()[:20]).assign(place="nowhere else", zip=None)
-    assert set(model.advise(rows)["column"]) == {"zip"}
-    assert all("place" not in row.helpful for row in model.explain(rows).rows)
-
-
 def test_costs_change_the_order_and_end_the_advice(model, fresh):
     rows = hidden(fresh.dropna()[:40], "strong", "copy", "weak")
     free = model.advise(rows)

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
 
 from gauge_lab.benchmarks import BENCHMARKS
 from gauge_lab.benchmarks._binding import FILES
@@ -71,31 +70,3 @@ def test_no_text_that_is_held_out_is_in_another_split_and_every_text_is_tested_o
         assert len(splits["test"].groups.unique()) == len(texts["test"])
         tested += texts["test"]
     assert len(tested) == len(set(tested)) == (DRUGS - 1 if view == "smiles" else PROTEINS - PROTEINS // 3)
-
-
-def test_counts_and_shares_are_scaled_by_training_texts_alone(data):
-    train = parts("davis_drugs", data)["train"]
-    texts = train.inputs["counts"].unique(dim=0)
-    varying = texts.std(0) > 0
-    assert varying.any()
-    torch.testing.assert_close(texts[:, varying].mean(0), torch.zeros(int(varying.sum())), atol=0.3, rtol=0)
-    assert train.inputs["composition"].shape[1] == len(binding.RESIDUES) ** 2
-    assert train.inputs["smiles"].max() < len(binding.ATOMS) + 1
-
-
-def test_pieces_are_counted_and_neighbours_are_shares():
-    counts = np.expm1(binding.grams(["CCO", "C"], np.array([0, 1])))
-    assert counts[0, 0] == pytest.approx(2), "the piece that most texts have is first"
-    shares = binding.composition(["AAC", "X?A"])
-    assert shares[0][[0, 1]].tolist() == [0.5, 0.5]
-    assert shares[1].sum() == 0, "an unknown symbol has no neighbours"
-
-
-def test_folds_of_other_data_are_an_error(data, tmp_path):
-    folder = data / "DeepDTA" / "davis"
-    with pytest.raises(ValueError, match=r"leave out some of 1000 pairs; they belong to other data"):
-        binding.published_parts(folder, 1000, 0)
-    with pytest.raises(ValueError, match="davis needs data; give --data DIR with DeepDTA/davis"):
-        BENCHMARKS.get("davis").load("train")
-    with pytest.raises(ValueError, match="holds no kiba data"):
-        BENCHMARKS.get("kiba").load("train", tmp_path)

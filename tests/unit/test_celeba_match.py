@@ -8,7 +8,6 @@ import pytest
 import torch
 from PIL import Image
 
-from gauge.masks import mask_split
 from gauge_lab.benchmarks import celeba_match
 
 PARTS = {"train": 20, "val": 10, "test": 10}
@@ -66,43 +65,3 @@ def test_every_face_and_every_description_is_as_often_in_one_class_as_in_the_oth
 def test_both_samples_of_a_face_are_one_group(data):
     part = celeba_match.BENCHMARK.load("test", data)
     assert part.groups.tolist() == [number - 30 for number in faces(part)]
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_every_row_gets_another_description_even_if_half_of_them_are_alike(seed):
-    descriptions = np.repeat([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [50, 30, 20], axis=0)
-    given = celeba_match.other_rows(descriptions, seed=seed)
-    assert sorted(given) == list(range(100))
-    assert (descriptions[given] != descriptions).any(1).all()
-    assert np.array_equal(celeba_match.other_rows(descriptions, seed=seed), given)
-    assert not np.array_equal(celeba_match.other_rows(descriptions, seed=seed + 1), given)
-
-
-def test_mismatched_descriptions_are_drawn_from_all_others_in_proportion():
-    descriptions = np.repeat(np.eye(4), 500, axis=0)
-    kind, given = descriptions.argmax(1), celeba_match.other_rows(descriptions, seed=0)
-    counts = np.histogram2d(kind, kind[given], bins=4)[0]
-    assert counts.diagonal().tolist() == [0] * 4
-    assert counts[~np.eye(4, dtype=bool)] == pytest.approx(500 / 3, rel=0.25)
-
-
-def test_faces_most_of_which_have_one_description_are_refused():
-    descriptions = np.repeat([[0.0], [1.0]], [51, 49], axis=0)
-    with pytest.raises(ValueError, match="more than half of the faces of a split have one description; give more"):
-        celeba_match.other_rows(descriptions, seed=0)
-
-
-def test_tables_without_a_described_attribute_are_refused(data, tmp_path):
-    (tmp_path / "img_align_celeba").symlink_to(data / "CelebA" / "img_align_celeba")
-    for name in ("list_attr_celeba.csv", "list_eval_partition.csv"):
-        (tmp_path / name).write_text((data / "CelebA" / name).read_text().replace("Young", "Old"))
-    with pytest.raises(ValueError, match=r"the attributes have no Young \(1 such\); give the official table"):
-        celeba_match.BENCHMARK.load("train", tmp_path)
-
-
-def test_protocols_remove_cells_of_the_description_and_leave_the_face(data):
-    test = celeba_match.BENCHMARK.load("test", data)
-    for protocol in celeba_match.BENCHMARK.protocols:
-        kept = mask_split(protocol, test.feature_counts, len(test), seed=0, split="test")
-        assert bool(kept["image"].all())
-        assert float(kept["table"].float().mean()) == pytest.approx(1 - getattr(protocol, "rate", 0.0))

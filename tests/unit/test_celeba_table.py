@@ -6,10 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from gauge.masks import mask_split, parse_protocol
-from gauge_lab.benchmarks import Overrides, celeba_chin, celeba_chubby, celeba_table
-from gauge_lab.experiment import Experiment
-from gauge_lab.workspace import Workspace
+from gauge_lab.benchmarks import Overrides, celeba_table
 
 FACES = 40
 NECKLACE = celeba_table.ATTRIBUTES.index("Wearing_Necklace")
@@ -49,18 +46,6 @@ def test_the_training_rows_are_balanced_and_the_others_as_they_are(data):
     assert parts["test"].labels.tolist() == [1, 0, 0, 0, 0] * 2
 
 
-def test_faces_that_are_cropped_already_are_enlarged(tmp_path, data):
-    folder = tmp_path / "CelebA"
-    (folder / "img_align_celeba").mkdir(parents=True)
-    for name in ("list_attr_celeba.csv", "list_eval_partition.csv"):
-        (folder / name).write_text((data / "CelebA" / name).read_text())
-    for number in range(FACES):
-        Image.new("RGB", (64, 64), (6 * number, 0, 0)).save(folder / "img_align_celeba" / f"{number:06d}.jpg")
-    assert torch.equal(
-        *(numbers(celeba_table.BENCHMARK.load("test", each)) for each in (data, tmp_path)),
-    )
-
-
 def test_the_table_has_the_39_other_attributes_in_the_official_order(data):
     for split in ("train", "imputer", "test"):
         part = celeba_table.BENCHMARK.load(split, data)
@@ -70,26 +55,6 @@ def test_the_table_has_the_39_other_attributes_in_the_official_order(data):
         assert bool(part.observed["table"].all())
     assert len(set(celeba_table.ATTRIBUTES)) == 40
     assert celeba_table.ATTRIBUTES[5] == "Bangs"
-
-
-def test_each_target_has_the_other_attributes_as_columns():
-    for module, own in ((celeba_table, "wearing necklace"), (celeba_chubby, "chubby"), (celeba_chin, "double chin")):
-        table = module.BENCHMARK.modalities["table"]
-        assert len(table.columns) == 39
-        assert own not in table.columns
-        assert table.options["cardinalities"] == (2,) * 39
-
-
-def test_the_imputer_learns_from_all_rows_or_from_the_balanced_ones(data, tmp_path):
-    def imputer_rows(**overrides):
-        made = Workspace(tmp_path, "cpu").job(
-            Experiment(benchmark="celeba_table", data=str(data), overrides=Overrides(**overrides))
-        )
-        (imputer,) = (stage for stage in made.stage.all() if stage.split == "imputer")
-        return len(made.store.rows(imputer)), len(made.store.train)
-
-    assert imputer_rows() == (20, 8)
-    assert imputer_rows(imputer_split="train") == (8, 8)
 
 
 def test_disjoint_folds_test_every_face_once_and_the_official_division_stays(data):
@@ -108,21 +73,3 @@ def test_disjoint_folds_test_every_face_once_and_the_official_division_stays(dat
         assert set(numbers(train).tolist()) <= set(numbers(parts[0]).tolist())
     assert official.for_seed(3).division("test") == "fold 0"
     assert numbers(official.for_seed(3).load("test", data)).tolist() == list(range(30, 40))
-
-
-def test_gamma_1_takes_the_table_and_leaves_the_face(data):
-    test = celeba_table.BENCHMARK.load("test", data)
-    keep = mask_split(parse_protocol("gamma=1"), test.feature_counts, len(test), seed=0, split="test")
-    batch = next(test.batches(10, keep=keep)).check()
-    assert not bool(batch.observed["table"].any())
-    assert bool(batch.observed["image"].all())
-
-
-def test_faces_that_cannot_be_balanced_and_tables_without_an_attribute_are_refused(data, tmp_path):
-    with pytest.raises(ValueError, match="all training faces agree on Bald; give more of them"):
-        celeba_table.balanced(np.zeros(5, dtype=bool), "Bald")
-    (tmp_path / "img_align_celeba").symlink_to(data / "CelebA" / "img_align_celeba")
-    for name in ("list_attr_celeba.csv", "list_eval_partition.csv"):
-        (tmp_path / name).write_text((data / "CelebA" / name).read_text().replace("Young", "Old"))
-    with pytest.raises(ValueError, match=r"the attributes have no Young \(1 such\); give the official table"):
-        celeba_table.BENCHMARK.load("train", tmp_path)

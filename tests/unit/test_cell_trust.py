@@ -90,12 +90,6 @@ def test_a_cell_says_nothing_about_itself(trust, fresh):
     assert np.array_equal(trust.distribution(fresh, 1), trust.distribution(other, 1))
 
 
-def test_saved_trust_is_the_same(trust, schema, fresh):
-    tensors, about = trust.save()
-    again = CellTrust.load(tensors, json.loads(json.dumps(about)), schema)
-    assert np.array_equal(again.observed(fresh), trust.observed(fresh), equal_nan=True)
-
-
 def test_few_rows_and_a_single_column_have_no_trust(schema):
     frame = planted()[:40]
     assert CellTrust.fit(Rows.from_frame(schema, frame, schema.encode(frame)), 0) is None

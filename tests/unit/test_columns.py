@@ -1,17 +1,15 @@
 """Columns of a table: their kinds are inferred, missing values are found, and values come back as text."""
 
-import io
 import logging
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from helpers import unchecked
 from PIL import Image
 
 from gauge import GaugeClassifier
-from gauge.tabular.table.cells import as_words, missing, plain
+from gauge.tabular.table.cells import missing
 from gauge.tabular.table.columns import MAX_CATEGORIES, ImageFiles, infer_kind
 from gauge.tabular.table.columns.category import Category
 from gauge.tabular.table.columns.number import Number
@@ -96,16 +94,6 @@ def test_integers_as_categories_are_the_same_where_missing_cells_make_them_float
     assert column.numbers(pd.Series([2, 1], name="ward")).tolist() == [1, 0]
 
 
-def test_rare_categories_beyond_the_limit_are_one_more_category(caplog):
-    values = [f"c{i}" for i in range(MAX_CATEGORIES + 10)] + ["c0", "c1"]
-    column = Category.from_column(pd.Series(values, name="city"))
-    assert len(column.words) == MAX_CATEGORIES
-    assert {"c0", "c1"} <= set(column.words)
-    with caplog.at_level(logging.WARNING):
-        column.numbers(pd.Series(values, name="city"), training=True)
-    assert caplog.text.count("'city'") == 1, "the column was reported when it was learned"
-
-
 def test_rare_categories_are_called_rare_and_not_missing(caplog):
     names = [f"c{number}" for number in range(MAX_CATEGORIES + 45)]
     cities = pd.Series([*names, *names[:155], *[None] * 50], name="city", dtype=object)
@@ -143,14 +131,6 @@ def test_inspection_names_categories_that_are_written_alike():
         shown.problems[-1]
         == "sex: categories differ only in spaces or capital letters ('M', 'm'); write the same alike"
     )
-
-
-def test_a_summary_names_columns_in_lines_of_their_own_and_what_is_alike_once():
-    frame = pd.DataFrame({"age\n(years)": [1.0, 2.0, 4.0], **{f"empty {number}": None for number in range(30)}})
-    first, second = Schema.from_frame(frame).summary()
-    assert first == "number: age (years)"
-    assert second.startswith("ignored: empty 0, empty 1")
-    assert second.endswith("empty 19 ... (30 in all) (it is empty)")
 
 
 def test_text_in_a_column_of_numbers_is_refused_with_column_row_and_cure():
@@ -199,95 +179,6 @@ def test_a_few_typos_among_numbers_and_a_few_broken_images_are_missing_and_repor
     assert "row 3:" in caplog.text
 
 
-def test_a_table_without_rows_is_no_rows(tmp_path):
-    schema = Schema.from_frame(pd.DataFrame({"age": [1, 2], "photo": ["a.png", "b.png"]}))
-    assert len(schema.encode(pd.DataFrame({"age": []})).empty) == 0
-
-
-def test_every_modality_has_its_flags_and_rows_without_values_are_found(tmp_path):
-    Image.new("RGB", (10, 6), (200, 0, 0)).save(tmp_path / "a.png")
-    frame = pd.DataFrame(
-        {"age": [30, None, 50], "photo": ["a.png", None, "b.png"], "note": ["red skin now", None, "no pain"]}
-    )
-    schema = Schema.from_frame(frame, {"note": "text"})
-    encoded = schema.encode(frame, ImageFiles(tmp_path))
-    assert encoded.observed["table"].tolist() == [[True], [False], [True]]
-    assert encoded.observed["image0"].tolist() == [True, False, False]
-    assert encoded.observed["text0"].tolist() == [True, False, True]
-    assert encoded.empty.tolist() == [False, True, False]
-    assert encoded.inputs["image0"][0, 0].min() == 200
-    assert schema.missing_rates(encoded) == pytest.approx({"age": 1 / 3, "photo": 2 / 3, "note": 1 / 3})
-
-
-def test_an_image_without_a_file_is_missing_and_counted(tmp_path, caplog):
-    schema = Schema.from_frame(pd.DataFrame({"photo": ["x.png", "y.png"]}))
-    with caplog.at_level(logging.WARNING):
-        encoded = schema.encode(pd.DataFrame({"photo": ["x.png", "y.png"]}), ImageFiles(tmp_path))
-    assert encoded.empty.all()
-    assert "2 image files do not exist and count as missing" in caplog.text
-
-
-@pytest.mark.parametrize("form", ["png", "jpeg", "gif", "webp", "tiff"])
-def test_the_bytes_of_images_are_images_and_other_bytes_are_categories(form):
-    files = [io.BytesIO() for _ in range(3)]
-    for shade, file in enumerate(files):
-        Image.new("RGB", (4, 4), (60 * shade, 0, 0)).save(file, form)
-    frame = pd.DataFrame({"scan": [file.getvalue() for file in files], "code": [b"a", b"b", b"a"]})
-    schema = Schema.from_frame(frame)
-    assert [column.kind for column in schema.columns] == ["image", "category"]
-    assert schema.encode(frame).observed["image0"].all()
-    assert not inspect_table(frame).problems
-    large = plain(pd.Series([files[0].getvalue() + bytes(1000), files[0].getvalue() + b"1" + bytes(999)]))
-    assert large.str.len().max() < 100  # not the text of all bytes
-    assert large.nunique() == 2
-
-
-def test_an_unreadable_image_is_reported_by_column_row_and_number(tmp_path):
-    (tmp_path / "x.png").write_bytes(b"not an image")
-    (tmp_path / "y.png").write_bytes(b"neither")
-    frame = pd.DataFrame({"photo": ["x.png", "y.png"]}, index=[7, 8])
-    with pytest.raises(
-        ValueError, match="column 'photo', row 7: .*cannot be read as an image.*, and 1 more cannot be read; fix them"
-    ):
-        Schema.from_frame(frame).encode(frame, ImageFiles(tmp_path), training=True)
-
-
-def test_a_schema_that_went_through_json_encodes_the_same():
-    frame = pd.DataFrame(
-        {
-            "age": [*range(30), *range(10)],
-            "sex": ["f", "m"] * 20,
-            "note": notes(40),
-            "day": ["2020-01-02", "2021-03-04"] * 20,
-        }
-    )
-    schema = Schema.from_frame(frame)
-    again = Schema.from_json(schema.to_json())
-    assert again == schema
-    first, second = schema.encode(frame), again.encode(frame)
-    assert all(torch.equal(first.inputs[name], second.inputs[name]) for name in first.inputs)
-
-
-def test_a_column_that_the_table_lacks_is_missing_in_every_row(caplog):
-    schema = Schema.from_frame(pd.DataFrame({"age": [1, 2], "sex": ["f", "m"]}))
-    with caplog.at_level(logging.WARNING):
-        encoded = schema.encode(pd.DataFrame({"age": [1, 2]}))
-    assert encoded.observed["table"].tolist() == [[True, False]] * 2
-    assert "column 'sex' (first of 1) is not in the table; counted as missing" in caplog.text
-
-
-def test_a_wrong_kind_or_column_is_refused_before_anything_is_read():
-    frame = pd.DataFrame({"age": [1, 2]})
-    with pytest.raises(ValueError, match="there is no column 'agee'; did you mean 'age'"):
-        Schema.from_frame(frame, {"agee": "number"})
-    with pytest.raises(ValueError, match="there is no kind of column 'nmber'; did you mean 'number'"):
-        Schema.from_frame(frame, {"age": "nmber"})
-    with unchecked(), pytest.raises(ValueError, match="there is no kind of column None; known: number, category"):
-        Schema.from_frame(frame, {"age": None})
-    with pytest.raises(ValueError, match="no column can be used .'age': as specified.; give"):
-        Schema.from_frame(frame, {"age": "ignore"})
-
-
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.jsonl"])
 def test_a_table_reads_the_same_whole_and_in_parts(tmp_path, name):
     frame = pd.DataFrame({"a": [1.5, None, 3.0, 4.0, 5.0], "b": ["x", "y", None, "é", "<b>"]})
@@ -301,12 +192,6 @@ def test_a_table_reads_the_same_whole_and_in_parts(tmp_path, name):
     pd.testing.assert_frame_equal(pd.concat(read_rows(path, 2)), whole)
     assert read_table_file(path)["a"].tolist()[2:] == [3, 4, 5]
     assert len(list(read_rows(path, 2))) == 3
-
-
-def test_spaces_after_separators_are_no_part_of_names_and_values(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("age, ward\n41, b\n7, b\n")
-    assert read_table_file(path).to_dict("list") == {"age": [41, 7], "ward": ["b", "b"]}
 
 
 def test_a_header_in_the_middle_of_a_file_is_refused(tmp_path):
@@ -393,14 +278,3 @@ def test_a_file_that_is_not_a_table_is_refused_by_name(tmp_path):
             read_table_file(tmp_path / name)
     with pytest.raises(ValueError, match="there is no file"):
         read_table_file(tmp_path / "none.csv")
-
-
-def test_texts_that_arrow_stores_are_read_by_the_regular_expressions_of_python():
-    """Those of Arrow know no letters but ASCII, and no \\u."""
-    texts = [f"слово{number} ещё слова и ещё" for number in range(60)]
-    frame = pd.DataFrame({"sum": [f"{number} 234" for number in range(60)], "text": texts}).astype("str")
-    assert as_words(frame["text"]).str.strip().dtype == object
-    assert {column.name: column.kind for column in Schema.from_frame(frame).columns} == {
-        "sum": "number",
-        "text": "text",
-    }

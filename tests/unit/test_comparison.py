@@ -1,19 +1,17 @@
-"""Paired comparisons pair the right predictions."""
+"""Comparisons of rows: paired predictions, ranks over benchmarks, regret to the best row."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import friedmanchisquare, ttest_1samp
-from scipy.stats import t as student
 
-from gauge.reports.figures import draw_lines
 from gauge.training.inference import Predictions
 from gauge.training.metrics import ACCURACY
-from gauge_lab.benchmarks import BENCHMARKS
-from gauge_lab.comparison import paired
-from gauge_lab.plans.gauge import twin
+from gauge_lab.comparison import Paired, paired
+from gauge_lab.regret import equivalence_test, levels, not_behind, regrets
 from gauge_lab.results import Result
 from gauge_lab.statistics import Difference, MeanRanks
-from gauge_lab.tables import result_table
 
 LABELS = np.arange(40) % 2
 
@@ -56,27 +54,6 @@ def test_differences_are_paired_by_seed_and_by_backbone_where_nothing_is_trained
     assert pair.commit == "commit of dymo, commit of gauge"
 
 
-def test_a_trained_row_is_compared_over_the_seeds_that_it_has(tmp_path):
-    ours = [result(tmp_path, "gauge", seed, 4) for seed in range(4)]
-    theirs = [result(tmp_path, "gauge:v2", seed, wrong) for seed, wrong in ((1, 8), (3, 6))]
-    pairs = {pair.row: pair for pair in paired(ours + theirs, references=("gauge:v2", "gauge"))}
-    assert pairs["gauge"].seeds == (1, 3)
-    assert pairs["gauge"].differences == pytest.approx((10, 5))
-    assert pairs["gauge:v2"].differences == pytest.approx((-10, -5))
-
-
-def test_a_row_is_not_compared_with_itself_nor_across_protocols(tmp_path):
-    gauge = result(tmp_path, "gauge", 0, 4)
-    elsewhere = result(tmp_path, "gauge:v2", 0, 8, protocol="complete")
-    assert paired([gauge]) == []
-    assert paired([gauge, elsewhere]) == []
-    beside = result(tmp_path, "gauge:v2", 0, 6)
-    pairs = {(pair.row, pair.other): pair for pair in paired([gauge, elsewhere, beside])}
-    assert pairs.keys() == {("gauge", "gauge:v2"), ("gauge:v2", "gauge")}
-    assert {pair.protocol for pair in pairs.values()} == {"eta=0.5"}
-    assert pairs["gauge", "gauge:v2"].differences == pytest.approx((5,))
-
-
 def test_samples_that_repeat_under_several_subsets_are_not_tested_one_by_one(tmp_path):
     rows = [
         result(tmp_path, row, seed, wrong + seed, protocol=protocol)
@@ -89,13 +66,6 @@ def test_samples_that_repeat_under_several_subsets_are_not_tested_one_by_one(tmp
     assert p_values["eta=0.5"] == pytest.approx((2 * 0.5**10,) * 3)
 
 
-def test_equal_differences_have_no_test_over_seeds(tmp_path):
-    rows = [result(tmp_path, row, seed, wrong) for row, wrong in (("gauge", 4), ("gauge:v2", 5)) for seed in range(3)]
-    (pair, _) = paired(rows)
-    assert pair.p_over_seeds is None
-    assert pair.deviation == 0
-
-
 def test_repeated_samples_do_not_narrow_the_interval():
     """The same samples seen ten times are no more evidence than seen once."""
     draw = np.random.default_rng(0)
@@ -104,11 +74,6 @@ def test_repeated_samples_do_not_narrow_the_interval():
     low, high = ACCURACY.interval(*once)
     wide = ACCURACY.interval(np.tile(once[0], (10, 1)), np.tile(once[1], 10), repeats=10)
     assert wide[1] - wide[0] == pytest.approx(high - low, rel=0.15)
-
-
-def test_mcnemar_of_equal_predictions_is_one():
-    same = np.eye(2)[LABELS]
-    assert ACCURACY.paired(same, same, LABELS, None)[0] == 1.0
 
 
 def test_seeds_that_share_a_backbone_count_once(tmp_path):
@@ -125,13 +90,6 @@ def test_seeds_that_share_a_backbone_count_once(tmp_path):
     assert shared.p_over_seeds == pytest.approx(ttest_1samp(means, 0).pvalue)
     assert shared.p_over_seeds > 5 * alone.p_over_seeds
     assert shared.interval[0] < 0 < alone.interval[0]
-
-
-def test_a_row_of_its_own_against_a_shared_backbone_is_clustered_too(tmp_path):
-    ours = [result(tmp_path, "late_fusion", seed, seed) for seed in range(5)]
-    theirs = [result(tmp_path, "gauge", seed, 9) for seed in range(5)]
-    renamed = [(each.model_copy(update={"benchmark": "polymnist"}), path) for each, path in (*ours, *theirs)]
-    assert paired(renamed, references=("gauge",))[0].clusters == (0, 1, 2, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -182,20 +140,6 @@ def test_rows_are_level_where_both_one_sided_tests_say_so(shift, level):
     assert (p_value < 0.05) == level
 
 
-def test_a_level_row_lies_with_its_90_percent_interval_within_the_margin():
-    ours = Difference.from_values([0.4, 0.1, -0.2, 0.3], overlap=0.25)
-    error = ours.deviation * (1 / 4 + 0.25) ** 0.5
-    edge = abs(ours.mean) + student.ppf(0.95, 3) * error
-    assert ours.equivalence(edge) == pytest.approx(0.05)
-
-
-def test_equal_values_are_level_few_are_not_tested_and_a_margin_is_above_zero():
-    assert [Difference.from_values([0.5] * 3).equivalence(margin) for margin in (0.4, 0.6)] == [1.0, 0.0]
-    assert Difference.from_values([0.1, 0.2]).equivalence(1.0) is None
-    with pytest.raises(ValueError, match="the margin is 0.0; give the difference that would matter, above 0"):
-        Difference.from_values([0.1, 0.2, 0.4]).equivalence(0.0)
-
-
 def test_p_values_are_corrected_over_the_rows_of_a_condition(tmp_path):
     rows = [result(tmp_path, "gauge", seed, 4) for seed in range(3)]
     for name, wrong in {"dymo": (14, 15, 17), "gauge:v2": (4, 6, 5), "mtl": (9, 9, 11)}.items():
@@ -205,99 +149,6 @@ def test_p_values_are_corrected_over_the_rows_of_a_condition(tmp_path):
     factors = [pair.p_corrected / pair.p_over_seeds for pair in ordered]
     assert [pair.row for pair in ordered] == ["dymo", "mtl", "gauge:v2"]
     assert factors == pytest.approx([3, 2, 1])
-
-
-def test_a_difference_of_the_detectable_size_is_found_in_four_of_five_repetitions():
-    draw = np.random.default_rng(0)
-    expected = np.mean([Difference.from_values(draw.normal(0, 1, 8).tolist()).detectable for _ in range(300)])
-    found = [Difference.from_values(draw.normal(expected, 1, 8).tolist()).p_value < 0.05 for _ in range(600)]
-    assert np.mean(found) == pytest.approx(0.8, abs=0.06)
-
-
-def test_a_table_marks_what_differs_from_gauge_beyond_chance(tmp_path):
-    ours = [result(tmp_path, "gauge", seed, wrong) for seed, wrong in enumerate((4, 5, 6))]
-    worse = [result(tmp_path, "dymo", seed, wrong) for seed, wrong in enumerate((14, 15, 17))]
-    alike = [result(tmp_path, "gauge:v2", seed, wrong) for seed, wrong in enumerate((4, 6, 5))]
-    results = ours + worse + alike
-    table = result_table([each for each, _ in results], pairs=paired(results))
-    assert table.signs == {("dymo", "eta=0.5"): "↓"}
-    lines = table.markdown().splitlines()
-    assert [line.endswith("↓ |") for line in lines[2:5]] == [False, True, False]
-    assert lines[-1].startswith("↑ ↓: above or below gauge, p < 0.05")
-    assert r"$\downarrow$" in table.latex()
-
-
-def test_rows_against_the_missing_rate_are_drawn_where_there_are_rates(tmp_path):
-    made = [result(tmp_path, "gauge", seed, 4)[0] for seed in range(2)]
-    whole = [each.model_copy(update={"protocol": "complete", "value": 1.0}) for each in made]
-    rates = result_table([*whole, *made]).rates()
-    assert rates == {"gauge": {0.0: (100.0, 100.0), 0.5: (90.0, 90.0)}}
-    draw_lines(rates, "accuracy", tmp_path / "rates.svg")
-    assert "missing rate" in (tmp_path / "rates.svg").read_text()
-    assert result_table(whole).rates() == {}
-
-
-def test_the_size_of_units_is_drawn_where_rows_differ_in_it(tmp_path):
-    rows = [result(tmp_path, f"gauge:gauge-grid{side}", seed, side)[0] for side in (3, 8) for seed in range(2)]
-    other = result(tmp_path, "gauge", 0, 1)[0]
-    grids = result_table([*rows, other]).grids()
-    assert grids == {"eta=0.5": {3.0: (92.5, 92.5), 8.0: (80.0, 80.0)}}
-    draw_lines(grids, "accuracy", tmp_path / "grids.svg", across="units")
-    assert "units" in (tmp_path / "grids.svg").read_text()
-    assert result_table([rows[0], other]).grids() == {}
-
-
-def test_a_table_says_what_training_did_to_the_gates(tmp_path):
-    record = {"epochs": 3, "best": 2, "steps": 40, "sum_of_rates": 0.04, "settings": {"gate_rate": 50}}
-    ends = ({"gate.threshold": 0.4, "gate.log_temperature": -0.2}, {"gate.threshold": 0.2, "gate.log_temperature": 0.0})
-    start = {"gate.threshold": 0.5, "gate.log_temperature": 0.0}
-    gated = [
-        result(tmp_path, "gauge", seed, 4)[0].model_copy(
-            update={"config": record | {"scalars": {"start": start, "end": end}}}
-        )
-        for seed, end in enumerate(ends)
-    ]
-    plain = result(tmp_path, "gauge:v2", 0, 4)[0]
-    other = {
-        "scalars": {"start": {"threshold": 0.0}, "end": {"threshold": 0.1}}
-    }  # of a method with a number of its own
-    plain = plain.model_copy(update={"config": record | other})
-    note = "τ 0.500 to 0.300, ρ 0.000 to -0.100; 40 steps, sum of the gates' rates 2, kept epoch 2."
-    assert result_table([*gated, plain]).notes == (f"gauge, gates at 50x rate: {note}",)
-    assert note in result_table([*gated, plain]).markdown()
-    assert result_table([plain]).notes == ()
-
-
-def test_a_row_whose_gates_have_a_rate_of_their_own_says_so_wherever_it_is_shown(tmp_path):
-    def trained(row, gate_rate, scalars):
-        made = result(tmp_path, row, 0, 4)[0]
-        spent = dict.fromkeys(("sum_of_rates", "steps", "best"), 1)
-        config = {"settings": {"gate_rate": gate_rate}, "scalars": scalars, **spent}
-        return made.model_copy(update={"config": config})
-
-    gates, nothing = {"start": {"gate.threshold": 0.5}, "end": {"gate.threshold": 0.4}}, {"start": {}, "end": {}}
-    assert trained("gauge", 1, gates).label == "gauge"
-    assert trained("gauge:v2", 50, nothing).label == "gauge:v2", "it has no gates"
-    rows = [trained("gauge", 50, gates), trained("gauge:gauge-random", 50, gates), trained("gauge:v2", 50, nothing)]
-    table = result_table(rows)
-    assert list(table.rates()) == ["gauge, gates at 50x rate", "gauge:gauge-random, gates at 50x rate", "gauge:v2"]
-    for text in (table.markdown(), table.latex(), table.html(), table.csv()):
-        assert text.count("gates at 50x rate") >= 2
-    assert table.rows.keys() == {"gauge", "gauge:gauge-random", "gauge:v2"}, (
-        "the key of a row is its name on the command line"
-    )
-
-
-def test_the_same_model_under_two_names_is_known():
-    leaves, digits = BENCHMARKS.get("leaf99"), BENCHMARKS.get("mst")
-    assert [twin(leaves, name) for name in ("gauge-zscore", "gauge-raw", "v2")] == ["gauge", "gauge-raw", "v2"]
-    assert [twin(digits, name) for name in ("gauge-zscore", "gauge-raw", "v3")] == ["gauge-zscore", "gauge", "v3"]
-
-
-def test_differences_that_are_equal_but_for_rounding_are_not_tested():
-    values = [0.1, 0.3 - 0.2, 0.8 - 0.7]
-    assert len(set(values)) > 1
-    assert Difference.from_values(values).p_value is None
 
 
 def scores_of(*benchmarks):
@@ -334,8 +185,87 @@ def test_few_benchmarks_are_tested_exactly_and_many_as_by_friedmans_chi_squared(
     assert MeanRanks.from_scores(scores_of(*[(0.5, 0.5, 0.5)] * 4)).p_value is None
 
 
-def test_rows_differ_if_their_ranks_differ_by_more_than_the_critical_difference():
-    clear = MeanRanks.from_scores(scores_of(*[(0.9, 0.8, 0.7)] * 4))
-    assert clear.critical == pytest.approx(1.657, abs=1e-3)
-    assert clear.decided == [("a", "c")], "neighbours differ by one rank only"
-    assert MeanRanks.from_scores(scores_of(*[(0.9, 0.8, 0.7)] * 2)).decided == [], "two benchmarks decide nothing"
+def cell(**rows):
+    """Five seeds of each row around a mean."""
+    return {row: {seed: mean + 0.1 * (seed - 2) for seed in range(5)} for row, mean in rows.items()}
+
+
+SCORES = {
+    "leaves": {"complete": cell(joint=90.0, votes=96.0, plus=95.8), "image": cell(joint=80.0, votes=86.0, plus=85.6)},
+    "sums": {"complete": cell(joint=99.0, votes=30.0, plus=99.2)},
+}
+
+
+def test_regret_is_the_distance_to_the_best_row_over_conditions_then_over_benchmarks():
+    found = regrets(SCORES)
+    assert found["joint"].benchmarks == pytest.approx({"leaves": 6.0, "sums": 0.2})
+    assert found["votes"].worst == pytest.approx(69.2)
+    assert found["plus"].mean == pytest.approx((0.3 + 0.0) / 2)
+    assert found["plus"].mean_interval[0] <= found["plus"].mean <= found["plus"].mean_interval[1]
+
+
+def test_level_is_tested_against_the_best_other_row_and_corrected_over_all_conditions():
+    scores = {
+        name: {
+            condition: rows | {"plus": {s: v + 0.05 * s**2 for s, v in rows["plus"].items()}}
+            for condition, rows in own.items()
+        }
+        for name, own in SCORES.items()
+    }
+    compared = {(level.benchmark, level.condition): level for level in levels(scores, "plus", {})}
+    assert compared["leaves", "image"].best == "votes"
+    assert compared["sums", "complete"].best == "joint"
+    raw = [
+        equivalence_test([scores[b][c]["plus"][s] - scores[b][c][level.best][s] for s in range(5)], 1.0)
+        for (b, c), level in compared.items()
+    ]
+    assert all(level.p_level >= p for level, p in zip(compared.values(), raw, strict=True))
+    assert levels(scores, "plus", {"leaves": 0.5})[0].p_level > compared["leaves", "complete"].p_level
+
+
+def test_few_seeds_test_nothing_and_an_advantage_is_not_behind():
+    assert equivalence_test([0.0, 0.1], 1.0) is None
+    assert not_behind([5.0, 5.1, 4.9], 1.0) < 0.001
+    assert equivalence_test([5.0, 5.1, 4.9], 1.0) > 0.99
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _reports(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+
+
+def trial(**rows):
+    """The scores of rows under two protocols with three seeds."""
+    return {
+        row: {name: {seed: float(value + seed) for seed in range(3)} for name in ("complete", "eta=0.8")}
+        for row, value in rows.items()
+    }
+
+
+def test_rows_are_ranked_by_the_seeds_that_all_of_them_have():
+    from report.ranks import ranks_of
+
+    lucky = trial(a=1, b=2)
+    lucky["a"]["complete"][7] = lucky["a"]["eta=0.8"][7] = 100.0  # a seed that b does not have
+    assert dict(ranks_of(dict.fromkeys("xyz", lucky), ("a", "b")).ranks) == {"a": 2, "b": 1}
+
+
+@pytest.mark.parametrize(
+    ("interval", "gain", "error", "verdict"),
+    [
+        ((0.1, 0.5), 0.3, 0.3, "reproduced"),
+        ((-0.5, 0.2), 0.3, 0.3, "undecided; the paper's point estimate is excluded"),
+        ((-0.5, 0.5), 0.3, 0.3, "undecided"),
+        ((-0.5, 0.2), 5.0, 0.3, "not reproduced (p = 0.00025)"),
+        (None, 5.0, 0.3, "undecided"),
+    ],
+)
+def test_a_gain_is_not_reproduced_only_beyond_the_errors_of_both_numbers(interval, gain, error, verdict):
+    from report import claims
+
+    middle = 0.0 if interval is None else sum(interval) / 2
+    pair = Paired.model_construct(mean=middle, deviation=0.1, clusters=(0, 1, 2), interval=interval)
+    assert claims.verdict(pair, gain, error) == verdict

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from helpers import clinic, unchecked
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gauge import GaugeClassifier
@@ -18,16 +19,17 @@ from gauge.cli.fit import fit as fit_command
 FAST = {"batch_size": 64, "learning_rate": 0.01, "random_state": 0, "verbose": False}
 UNEQUAL = {
     "check_sample_weight_equivalence_on_dense_data": "batches and validation rows are drawn by row, so a row that is "
-    "repeated is not a row that counts twice",
+    "repeated is not a row that counts twice"
 }
-INEXACT = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
 
 
 @parametrize_with_checks([GaugeClassifier(epochs=1, **FAST)], expected_failed_checks=lambda estimator: UNEQUAL)
-def test_it_keeps_the_rules_of_scikit_learn(estimator, check, request):
-    if check.func.__name__ in INEXACT:
-        reason = "float32 products of another order or size may differ in the seventh digit"
-        request.applymarker(pytest.mark.xfail(strict=False, reason=reason))
+def test_it_keeps_the_rules_of_scikit_learn(estimator, check, monkeypatch):
+    if check.func.__name__ in ("check_methods_sample_order_invariance", "check_methods_subset_invariance"):
+        # float32 products of another order or size may differ in the seventh digit
+        for name in ("assert_allclose", "assert_allclose_dense_sparse"):
+            close = getattr(estimator_checks, name)
+            monkeypatch.setattr(estimator_checks, name, lambda *a, close=close, **b: close(*a, **b | {"atol": 1e-5}))
     with unchecked():
         check(estimator)
 
@@ -112,24 +114,6 @@ def test_it_serves_cross_validation_and_a_search_over_its_options(numbers, table
         assert np.isfinite(cross_val_score(estimator, numbers, table["diagnosis"], cv=2)).all()
         search = GridSearchCV(estimator, {"missing_rate": [0.2, 0.8]}, cv=2)
         assert search.fit(numbers, table["diagnosis"]).best_params_["missing_rate"] in (0.2, 0.8)
-
-
-@pytest.mark.parametrize("labels", [["p"] * 79 + ["q"], ["p"] * 40 + ["q"] * 39 + ["r"]])
-def test_a_class_with_a_single_row_is_trained_on_and_never_validated_with(labels):
-    rows = pd.DataFrame({"x": np.random.default_rng(0).normal(size=80)})
-    model = fit(rows, labels, metric="auc")
-    assert model.predict_proba(rows).shape == (80, len(set(labels)))
-
-
-@pytest.mark.parametrize(
-    ("rows", "classes", "validated"), [(10, 2, False), (49, 2, False), (50, 2, True), (60, 2, True), (60, 20, False)]
-)
-def test_too_few_rows_to_validate_are_reported_with_their_number(rows, classes, validated, caplog):
-    frame = pd.DataFrame({"x": np.random.default_rng(0).normal(size=rows)})
-    model = fit(frame, np.arange(rows) % classes, experts=["trees", "linear"], trust=False)
-    assert (f"{rows} rows of {classes} classes are too few to validate (it takes 50" in caplog.text) != validated
-    assert model.leaderboard_["log_loss"].notna().all() == validated
-    assert validated or set(model.leaderboard_["weight"]) == {0.5}
 
 
 def test_bad_input_is_refused_with_the_position_and_the_cure(numbers, table):

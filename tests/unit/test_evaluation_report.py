@@ -6,8 +6,7 @@ from contextlib import chdir
 import numpy as np
 import pandas as pd
 import pytest
-from browser import browser, needs_browser
-from helpers import mistake, unchecked, visits
+from helpers import mistake, unchecked
 from pages import HOSTILE, Page
 from scipy.stats import binomtest
 from sklearn.metrics import average_precision_score
@@ -15,10 +14,7 @@ from typer.testing import CliRunner
 
 from gauge import GaugeClassifier
 from gauge.cli.main import app
-from gauge.reports.evaluation import Chart, Line
-from gauge.tabular.evidence.curves import charts
-from gauge.tabular.evidence.evaluation import evaluate
-from gauge.tabular.evidence.measures import Predictions, divided, resampled_average_precision, share_interval
+from gauge.tabular.evidence.measures import share_interval
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
 from gauge.training import metrics
 
@@ -50,14 +46,6 @@ def evaluation(ward, other):
         )
 
 
-def test_average_precision_is_that_of_scikit_learn():
-    draw = np.random.default_rng(0)
-    for _ in range(5):
-        scores, positive = draw.random(60).round(1), draw.random(60) < 0.4  # with ties
-        (own,) = resampled_average_precision(scores, positive)(np.arange(60)[None])
-        assert own == pytest.approx(average_precision_score(positive, scores))
-
-
 def test_intervals_of_shares_are_wilsons_and_wider_where_groups_agree():
     right = np.arange(40) % 4 != 0
     bounds = binomtest(30, 40).proportion_ci(method="wilson")
@@ -68,22 +56,6 @@ def test_intervals_of_shares_are_wilsons_and_wider_where_groups_agree():
     assert pairs == pytest.approx(alone, abs=0.01)  # each row twice: nothing is learned
     low, high = share_interval(np.ones(10, bool), np.repeat(np.arange(5), 2))[1:]
     assert (round(low, 3), high) == (0.566, 1.0)  # five groups, all right
-
-
-def test_few_rows_say_little_of_the_accuracy_and_nothing_of_the_threshold():
-    p = np.array([0.9, 0.8, 0.1])
-    rows = {
-        "models": {"classifier": np.stack([1 - p, p], 1)},
-        "labels": np.array([1, 1, 0]),
-        "classes": ["well", "ill"],
-    }
-    rows |= {"decided": np.array([1, 1, 0]), "observed": np.ones((3, 2), bool), "positive": 1}
-    result = evaluate(Predictions(**rows))
-    own = result.scores.set_index("metric").loc["accuracy", ["value", "low", "high"]]
-    assert own.tolist() == pytest.approx(share_interval(np.ones(3, bool)))
-    assert result.threshold.value == 0.5
-    assert "ill from a probability of 0.5 on (as the model decides)" in str(result)
-    assert evaluate(Predictions(**rows, class_weight=[1.0, 3.0])).threshold.value == 0.25
 
 
 def test_a_threshold_keeps_its_promise_on_the_rows_held_out():
@@ -116,31 +88,6 @@ def test_the_threshold_comes_from_the_saved_model_not_from_the_rows(ward, evalua
     assert (held_out.probabilities[held_out.labels == 0, 0] >= few.threshold.value - 1e-9).mean() >= 0.9
 
 
-def test_the_text_names_the_threshold_and_rows_that_training_saw(ward, evaluation):
-    text = str(evaluation)
-    assert f"ill from a probability of {evaluation.threshold.value:.3g} on (sensitivity=0.9 on" in text
-    assert "what was decided (across), at the threshold." in text
-    assert not evaluation.doubt
-    rows, kinds = visits(800), {"patient": "ignore", "date": "ignore"}
-    with unchecked():
-        model = GaugeClassifier(columns=kinds, experts=["trees", "linear"], trust=False, random_state=0, verbose=False)
-        seen = model.fit(rows, "diagnosis").evaluate(rows)
-    assert seen.doubt.startswith("Did training see these rows? The log loss of the boosted trees is 0.")
-    assert seen.doubt in str(seen)
-
-
-def test_many_classes_are_shown_by_their_most_frequent_confusions():
-    draw = np.random.default_rng(0)
-    labels, decided = draw.integers(0, 30, 500), draw.integers(0, 30, 500)
-    labels[:40], decided[:40] = 3, 7
-    classes, observed = [f"c{each}" for each in range(30)], np.ones((500, 2), bool)
-    grid = evaluate(Predictions({"classifier": np.eye(30)[decided]}, labels, decided, classes, observed)).confusion_grid
-    assert grid.lines[0][:2] == ("c3", "c7")
-    assert int(grid.lines[0][2]) >= 40
-    assert len(grid.lines) == 10
-    assert grid.note == f"{(labels != decided).sum()} of 500 rows are decided wrongly, of 30 classes."
-
-
 def test_decisions_subgroups_and_missing_values_count_the_rows(ward, evaluation):
     ill, p = (ward.test["diagnosis"] == "ill").to_numpy(), ward.model.predict_proba(ward.test)[:, 0]
     hits = p >= evaluation.threshold.value
@@ -160,14 +107,6 @@ def test_decisions_subgroups_and_missing_values_count_the_rows(ward, evaluation)
     assert evaluation.by_missing["part"].tolist() == [str(count) for count in counts.index]
     assert evaluation.by_missing["rows"].tolist() == counts.tolist()
     assert evaluation["average_precision"] == pytest.approx(average_precision_score(ill, p))
-
-
-def test_few_whole_numbers_are_named_as_they_are_written_although_some_are_missing():
-    parts = divided(pd.Series([4, 8, None, 4, 1234567]))
-    rows = {name: each.tolist() for name, each in parts.items()}
-    assert rows == {"1234567": [4], "4": [0, 3], "8": [1], "missing": [2]}
-    words = divided(pd.Series(["missing", "others", None, "x"]))
-    assert {name: each.tolist() for name, each in words.items()} == {"missing": [0, 2], "others": [1], "x": [3]}
 
 
 @pytest.mark.parametrize(
@@ -213,25 +152,6 @@ def test_groups_widen_the_intervals_of_rows_that_repeat(ward):
         ward.model.evaluate(twice, groups=[1, 2, 3])
 
 
-def test_many_classes_have_curves_each_and_need_one_to_look_for(tmp_path):
-    table = visits(300).drop(columns=["patient", "date"])
-    table["diagnosis"] = np.where(table["marker"] > 1, "severe", table["diagnosis"])
-    with unchecked():
-        model = GaugeClassifier(experts="linear", trust=False, random_state=0, verbose=False).fit(table, "diagnosis")
-        whole = model.evaluate(table)
-        with pytest.raises(
-            ValueError, match=r"a threshold needs one class to look for; choose one of \['ill', 'severe'"
-        ):
-            model.evaluate(table, threshold=0.5)
-        one = model.evaluate(table, positive="severe", threshold="cost=3")
-        whole.to_html(tmp_path / "page.html")
-    assert whole.confusion.shape == (3, 3)
-    assert list(one.confusion) == ["not severe", "severe"]
-    text = Page((tmp_path / "page.html").read_text("utf-8")).text
-    assert all(f"{name}: AUC" in text for name in ("ill", "well", "severe"))
-    assert "No class was chosen as positive" in text
-
-
 def test_the_command_writes_a_page_and_json_and_hides_what_a_protocol_says(ward, other, tmp_path):
     model, table = str(ward.folder / "model"), str(ward.folder / "test.csv")
 
@@ -273,45 +193,3 @@ def test_texts_of_the_table_are_shown_as_texts(ward, tmp_path):
     assert not page.all("script")
     assert not page.all("img")
     assert page.addresses == []
-
-
-def test_a_line_of_a_chart_has_finite_points_within_its_axes():
-    chart = Chart("title", "note", "x", "y", [Line("a", [(0.0, 0.0), (1.0, 7.0)])])
-    assert chart.path(chart.lines[0]) == "58,212 310,10"
-    with pytest.raises(ValueError, match="the line 'b' has values that are not finite"):
-        Line("b", [(0.0, float("nan"))])
-
-
-@needs_browser
-def test_the_page_fits_screens_and_paper_in_a_real_browser(evaluation, tmp_path):
-    evaluation.to_html(tmp_path / "page.html")
-    with browser(tmp_path) as tab:
-        grounds = []
-        for width, dark in ((1280, False), (390, False), (390, True)):
-            tab.open((tmp_path / "page.html").as_uri(), width, dark=dark)
-            assert tab.value("document.documentElement.scrollWidth") <= width
-            assert tab.value("document.querySelectorAll('figure svg polyline').length") >= 8
-            assert tab.value("[...document.querySelectorAll('figure')].every(each => each.offsetHeight > 100)")
-            grounds.append(tab.value("getComputedStyle(document.body).backgroundColor"))
-        assert grounds[0] == grounds[1] != grounds[2]
-        assert not tab.messages
-        assert {address.partition(":")[0] for address in tab.requests} == {"file"}
-        assert len(tab("Page.printToPDF")["data"]) > 10_000
-
-
-def test_the_axes_of_a_rare_class_end_where_its_probabilities_do():
-    draw = np.random.default_rng(0)
-    p, observed = draw.uniform(0, 0.05, 2000), np.ones((2000, 2), bool)
-    labels = (draw.random(2000) < p).astype(int)
-    rows = Predictions(
-        {"classifier": np.stack([1 - p, p], 1)}, labels, np.zeros(2000, int), ["no", "yes"], observed, positive=1
-    )
-    shown = {chart.title: chart for chart in charts(rows, None)}
-    assert shown["Calibration"].limits == ((0, 0.2), (0, 0.2)), "with the ends of intervals"
-    (start, end), (low, high) = shown["Decision curve"].limits
-    assert (start, end, round(high, 3), round(-3 * low, 3)) == (0, 0.08, 0.024, 0.024)
-    assert max(x for line in shown["Decision curve"].lines for x, _ in line.points) <= 0.08
-    classes, labels = [f"c{each}" for each in range(9)], np.arange(90) % 9
-    many = Predictions({"classifier": np.full((90, 9), 1 / 9)}, labels, labels, classes, observed[:90])
-    styles = [line.style for line in charts(many, None)[0].lines]
-    assert len(set(styles)) == len(styles) == 7

@@ -1,17 +1,18 @@
-"""Trees and the linear expert are not worse on rows held out than their libraries with default settings."""
+"""Experts are as good with their defaults as those of other packages, on wide tables too."""
 
 import lightgbm
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import unchecked
 from sklearn import datasets
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
+from sklearn.metrics import log_loss, roc_auc_score
 
 from gauge import GaugeClassifier
 from gauge.tabular.experts import linear
 from gauge.tabular.experts._ensemble import make_folds
-from gauge.tabular.experts._logistic import fit_logistic
+from gauge.tabular.experts._logistic import fit_lasso, fit_logistic
 
 MAX_DIFFERENCE = 0.002  # of the log loss
 TABLES = {
@@ -82,3 +83,36 @@ def test_trees_are_as_good_as_lightgbm_with_its_defaults(name):
 
     own, default = losses(name, "trees", plain)
     assert own < default + MAX_DIFFERENCE
+
+
+OPTIONS = {"trust": False, "random_state": 0, "n_jobs": 1, "verbose": False}
+INFORMATIVE = 4
+
+
+def wide(rows, columns, classes, seed=0):
+    """Numbers of which the first few tell the class."""
+    draw = np.random.default_rng(seed)
+    x = draw.normal(size=(rows, columns))
+    scores = 2 * x[:, :INFORMATIVE] @ np.random.default_rng(0).normal(size=(INFORMATIVE, classes))
+    return x, (scores + draw.gumbel(size=scores.shape)).argmax(1)
+
+
+def test_the_lasso_for_two_classes_is_that_of_scikit_learn(monkeypatch):
+    monkeypatch.setattr("gauge.tabular.experts._logistic.LASSO_STEPS", 60)
+    x, y = wide(150, 30, 2)
+    own = np.diff(fit_lasso(x, y, np.ones(len(y)), classes=2, penalty=0.3, tolerance=1e-6)[0], axis=0)[0]
+    # the norm of two opposite coefficients is their difference over √2
+    theirs = LogisticRegression(C=0.3 / 2**0.5, l1_ratio=1, solver="saga", tol=1e-6, max_iter=5000).fit(x, y).coef_[0]
+    assert np.allclose(own, theirs, atol=0.02)
+
+
+def test_the_linear_expert_leaves_noise_out_of_a_wide_table():
+    x, y = wide(160, 150, 2)
+    new, truth = wide(500, 150, 2, seed=1)
+    frame, other = (pd.DataFrame(each).add_prefix("c") for each in (x, new))
+    with unchecked():
+        model = GaugeClassifier(experts="linear", **OPTIONS).fit(frame, y)
+    plain = LogisticRegression().fit(x, y).predict_proba(new)[:, 1]
+    assert roc_auc_score(truth, model.predict_proba(other)[:, 1]) > roc_auc_score(truth, plain) + 0.05
+    expert = model.ensemble_.experts["linear"]
+    assert np.mean(np.abs(expert.coefficients[1]) < 1e-3) > 0.5

@@ -67,22 +67,6 @@ def test_the_arrays_answer_as_the_model_they_came_from(name):
     assert saved.text() == forest.text()
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_reading_what_was_written_changes_nothing(name):
-    forest = Forest.from_booster(MODELS[name]())
-    again = Forest.from_booster(forest.booster())
-    for tensor, other in zip(forest.tensors("").values(), again.tensors("").values(), strict=True):
-        assert torch.equal(tensor, other)
-
-
-def test_the_rounds_that_were_chosen_are_kept():
-    booster = fitted("binary", 2)
-    expected = booster.predict(hostile(), num_iteration=5, raw_score=True)
-    np.testing.assert_array_equal(
-        Forest.from_booster(booster, 5).booster().predict(hostile(), raw_score=True), expected
-    )
-
-
 @pytest.mark.parametrize(
     "options",
     [{"objective": "poisson"}, {"linear_tree": True}, {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}],

@@ -1,15 +1,11 @@
 """HAM10000: the images of a lesion stay together, unknown facts are missing, both official layouts say the same."""
 
-import logging
 import shutil
 
-import numpy as np
 import pytest
 import torch
 from official import LESIONS, write_lesions
-from PIL import Image
 
-from gauge.masks import mask_split
 from gauge_lab.benchmarks import ham10000
 
 pytestmark = pytest.mark.usefixtures("warnings_anew")
@@ -73,43 +69,6 @@ def test_the_two_official_folders_of_images_say_the_same_as_one(data, tmp_path):
     for number, path in enumerate(sorted((data / "HAM10000" / "images").iterdir())):
         shutil.copy(path, folder / f"HAM10000_images_part_{number % 2 + 1}")
     assert [ham10000.read(split, folder).fingerprint for split in ("train", "val", "test")] == expected
-
-
-def test_a_wide_image_gives_its_centre_square(data):
-    name = "ISIC_0000000.jpg"
-    pixels = np.zeros((450, 600, 3), np.uint8)
-    pixels[:, 75:525] = 250
-    Image.fromarray(pixels).save(data / "HAM10000" / "images" / name, quality=95)
-    parts = [ham10000.read(split, data).inputs["image"] for split in ("train", "val", "test")]
-    assert max(int(image.min()) for part in parts for image in part) > 200
-
-
-def test_the_image_stays_when_the_table_goes_and_unknown_facts_never_come_back(data):
-    train = ham10000.read("train", data)
-    for protocol in ham10000.BENCHMARK.protocols:
-        keep = mask_split(protocol, train.feature_counts, len(train), seed=0, split="train")
-        batch = next(train.batches(len(train), keep=keep))
-        assert bool(batch.observed["image"].all())
-        assert not bool((batch.observed["table"] & ~train.observed["table"]).any())
-    assert not bool(batch.observed["table"].any()), "gamma=1 is the last"
-
-
-def test_a_part_of_the_images_is_noted_and_logged_once(data, caplog):
-    with caplog.at_level(logging.WARNING):
-        assert {ham10000.read(split, data).note for split in ("train", "val", "test")} == {
-            "HAM10000 subset: 80 of 10,015 images"
-        }
-    assert [record.message for record in caplog.records] == ["HAM10000 subset: 80 of 10,015 images"]
-
-
-def test_absent_data_is_answered_with_what_to_give(data, tmp_path):
-    with pytest.raises(ValueError, match="ham10000 needs data; give --data DIR with HAM10000_metadata.csv"):
-        ham10000.BENCHMARK.load("train")
-    with pytest.raises(ValueError, match="holds no HAM10000: nothing named HAM10000_metadata.csv in HAM10000, ."):
-        ham10000.read("train", tmp_path / "nowhere")
-    shutil.move(data / "HAM10000" / "images", tmp_path / "elsewhere")
-    with pytest.raises(ValueError, match="has no images: there is none of the folders images, HAM10000_images_part_1"):
-        ham10000.read("train", data)
 
 
 @pytest.mark.parametrize(

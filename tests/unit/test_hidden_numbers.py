@@ -1,8 +1,6 @@
 """Numbers, dates, identifiers and codes are found in texts, read the same way ever after, and every guess is named."""
 
 import logging
-import re
-from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -136,27 +134,6 @@ def test_inspect_and_fit_name_every_guess():
     assert "read as guessed: price (numbers with a decimal comma)" in Schema.from_frame(frame).summary()
 
 
-def test_cells_of_any_type_are_texts_numbers_dates_or_missing():
-    cells = [
-        10**400,
-        10**5000,
-        1j,
-        [1],
-        {"a": 1},
-        b"x",
-        pd.NA,
-        pd.NaT,
-        Decimal("2.5"),
-        np.float32(1.5),
-        pd.Period("2020-02", "M"),
-    ]
-    column = plain(pd.Series(cells, dtype=object, name="x"))
-    numbers = Writing().read(column[column.notna()])
-    assert numbers[~np.isnan(numbers)].tolist() == [2.5, 1.5]
-    assert column.isna().sum() == 2
-    assert column.iloc[-1] == "2020-02-01"
-
-
 @pytest.mark.parametrize(
     "values",
     [
@@ -178,11 +155,3 @@ def test_a_column_of_any_type_becomes_finite_codes(values):
     assert [column.name for column in schema.columns] == ["x", "sex"]
     assert encoded.inputs["table"].isfinite().all()
     assert encoded.observed["table"][0, 0]
-
-
-def test_a_form_asks_for_numbers_as_they_are_written():
-    column = Number.from_column(pd.Series([f"{number},25" for number in range(100)], name="price"))
-    question = column.question()
-    assert re.fullmatch(r"Mostly \d+,\d+ to \d+,\d+\.", question.hint)
-    assert float(question.low) < float(question.high)
-    assert not np.isnan(column.writing.read(pd.Series([question.hint.split()[1]]))).any()

@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 from gauge.data.images import open_image
-from gauge.tabular.table.arrays import encode_rows
 from gauge.tabular.table.columns import ImageFiles, infer_kind
 from gauge.tabular.table.columns.image import Image as ImageColumn
 from gauge.tabular.table.schema import Schema
@@ -69,25 +68,6 @@ def test_images_outside_the_folder_are_missing_unless_they_are_allowed(tmp_path,
         assert column.encode(values, ImageFiles(inside, outside=False))[1].tolist() == [True, False, False, True]
     assert f"2 image files lie outside {inside} and count as missing, first ../x.png (row 1)" in caplog.text
     assert column.encode(values, ImageFiles(inside))[1].all()
-
-
-def test_shrinking_is_reported_in_training(tmp_path, caplog):
-    Image.new("RGB", (90, 40)).save(tmp_path / "x.png")
-    column, values = ImageColumn("photo", 16), pd.Series(["x.png"], name="photo")
-    with caplog.at_level(logging.WARNING):
-        column.encode(values, ImageFiles(tmp_path))
-        assert not caplog.text
-        images, _ = column.encode(values, ImageFiles(tmp_path), training=True)
-    assert images.shape == (1, 3, 16, 16)
-    assert "column 'photo': images of up to 90 pixels are shrunk to 16 x 16; image_size=" in caplog.text
-
-
-def test_a_number_too_long_to_print_is_no_path_of_an_image(tmp_path, caplog):
-    frame = pd.DataFrame({"photo": pd.Series([10**5000, "1.png"], dtype=object)})
-    with caplog.at_level(logging.WARNING):
-        _, observed = encode_rows([ImageColumn("photo", 16)], frame, ImageFiles(tmp_path))["image0"]
-    assert not observed.any()
-    assert "2 image files do not exist and count as missing, first an integer beyond 1e300 (row 0)" in caplog.text
 
 
 def test_images_of_pillow_and_arrays_of_pixels_are_read_as_their_files_are(tmp_path):

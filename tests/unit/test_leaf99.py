@@ -1,23 +1,14 @@
 """Leaf99: leaves and measures are aligned by id, divided within each species, scaled by the training leaves alone."""
 
-import logging
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from official import LEAF_IDS, SPECIES, write_leaves
-from PIL import Image
 
-from gauge.masks import mask_split, parse_protocol
 from gauge_lab.benchmarks import Overrides, leaf99
-from gauge_lab.benchmarks.readers.squares import read_squares
-from gauge_lab.benchmarks.readers.tables import divide, image_table_dataset, numbers, standardised
-from gauge_lab.experiment import Experiment
-from gauge_lab.parts import Parts
-from gauge_lab.runner import _tasks
-from gauge_lab.workspace import Workspace
+from gauge_lab.benchmarks.readers.tables import divide
 
 SHARES = {"train": 6, "val": 2, "test": 2}
 
@@ -75,51 +66,6 @@ def test_no_leaf_is_in_two_splits_and_reading_again_gives_the_same(whole):
     assert leaf99.read("val", whole).fingerprint == before
 
 
-def test_gamma_1_takes_the_whole_table_and_leaves_the_image(whole):
-    test = leaf99.read("test", whole)
-    for text, least, most in (("complete", 1.0, 1.0), ("gamma=0.5", 0.4, 0.6), ("gamma=1", 0.0, 0.0)):
-        keep = mask_split(parse_protocol(text), test.feature_counts, len(test), seed=0, split="test")
-        for batch in test.batches(40, keep=keep):
-            assert bool(batch.observed["image"].all())
-            assert least <= float(batch.observed["table"].float().mean()) <= most
-
-
-def test_an_image_is_padded_with_black_to_a_centred_square(tmp_path):
-    Image.new("L", (40, 20), 200).save(tmp_path / "wide.png")
-    image = read_squares([tmp_path / "wide.png"], 64, pad=True)[0]
-    assert (image[:, :15] == 0).all()
-    assert (image[:, -15:] == 0).all()
-    assert (image[:, 17:47] == 200).all()
-    assert (read_squares([tmp_path / "wide.png"], 64) == 200).all(), "the centre square has no border"
-
-
-def test_an_image_of_the_right_size_is_taken_as_it_is(tmp_path):
-    pixels = np.random.default_rng(0).integers(0, 255, (64, 64), dtype=np.uint8)
-    Image.fromarray(pixels).save(tmp_path / "leaf.png")
-    for pad in (False, True):
-        assert (read_squares([tmp_path / "leaf.png"], 64, pad=pad) == pixels).all()
-
-
-def test_a_part_of_the_leaves_is_noted_and_logged_once(whole, caplog):
-    leaf99.read.cache_clear()
-    with caplog.at_level(logging.WARNING):
-        assert {leaf99.read(split, whole).note for split in ("train", "val", "test")} == {
-            "Leaf subset: 495 of 990 leaves"
-        }
-    assert [record.message for record in caplog.records] == ["Leaf subset: 495 of 990 leaves"]
-
-
-def test_the_folder_may_be_given_itself_and_another_is_answered_with_what_was_looked_for(whole, tmp_path):
-    assert len(leaf99.read("val", whole / "leaf")) == 99
-    with pytest.raises(ValueError, match="holds no leaves: nothing named images in leaf, leaf-classification, ."):
-        leaf99.read("train", tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="leaf99 needs data; give --data DIR with leaf/train.csv and leaf/images"):
-        leaf99.BENCHMARK.load("train")
-    (tmp_path / "images").mkdir()
-    with pytest.raises(ValueError, match="train.csv does not exist; unpack it there with the images"):
-        leaf99.read("train", tmp_path)
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -140,33 +86,6 @@ def test_a_wrong_table_is_answered_with_what_is_wrong(data, old, new, message):
     assert message in str(caught.value)
 
 
-def test_an_empty_cell_is_missing_whatever_the_protocol(data):
-    path = data / "leaf" / "train.csv"
-    table = pd.read_csv(path)
-    table.assign(margin2=None).to_csv(path, index=False)
-    test = leaf99.read("test", data)
-    assert test.observed["table"].float().mean(0)[:3].tolist() == [1, 0, 1]
-    assert bool(torch.isfinite(test.inputs["table"]).all())
-    keep = mask_split(parse_protocol("gamma=0.1"), test.feature_counts, len(test), seed=0, split="test")
-    assert not any(batch.observed["table"][:, 1].any() for batch in test.batches(64, keep=keep))
-
-
-def test_too_few_leaves_of_a_species_cannot_be_divided():
-    with pytest.raises(ValueError, match="the 3 entries of here cannot be split .*; give more of them"):
-        divide(np.array([0, 0, 1]), Path("here"), val=0.2, test=0.2)
-
-
-def test_scaling_passes_over_gaps_and_they_become_zero_that_is_not_observed(tmp_path):
-    values = numbers(pd.DataFrame({"a": [1.0, 3.0, None, 99.0], "b": [None, None, None, 5.0]}), tmp_path)
-    scaled = standardised(values, np.arange(3))
-    np.testing.assert_allclose(scaled[:2, 0], [-(0.5**0.5), 0.5**0.5])
-    assert scaled[3, 1] == 5, "nothing to fit on"
-    data = image_table_dataset("train", np.zeros((4, 3, 8, 8), np.uint8), scaled, np.zeros(4, np.int64), "")
-    cells, observed = data.inputs["table"], data.observed["table"]
-    assert observed.tolist() == [[True, False], [True, False], [False, False], [True, True]]
-    assert cells[~observed].tolist() == [0] * 4
-
-
 def test_every_seed_sees_a_division_of_its_own_and_the_sixth_the_first_again(whole):
     folds = [leaf99.BENCHMARK.for_seed(seed) for seed in range(6)]
     assert [benchmark.fold for benchmark in folds] == [0, 1, 2, 3, 4, 0]
@@ -175,39 +94,6 @@ def test_every_seed_sees_a_division_of_its_own_and_the_sixth_the_first_again(who
     assert len(set(prints)) == 5
     assert prints[5] == prints[0]
     assert all(len(each) == len(tests[0]) for each in tests)
-
-
-def test_each_fold_trains_stages_of_its_own(whole, tmp_path):
-    made = [Experiment(benchmark="leaf99", variant="masked", seed=seed, data=str(whole)) for seed in (0, 3)]
-    assert len([task for task in _tasks(made) if task.stage]) == 4  # a backbone and a method for each
-    workspace = Workspace(tmp_path, "cpu")
-    paths = {workspace.job(experiment).model_path for experiment in made}
-    assert len(paths) == 2
-
-
-def test_units_are_read_cell_by_cell_and_the_vector_by_a_small_transformer():
-    parts = Parts.from_benchmark(leaf99.BENCHMARK)
-    units, _ = parts.unit_network()
-    assert units.unit_counts == {"image": 16, "table": 192}
-    assert not any("blocks" in name for name, _ in units.encoders["table"].named_parameters())
-    vectors = parts.vector_encoder()
-    assert vectors.encoders["table"].layers.blocks[0].attention.heads == 4
-    assert len(vectors.encoders["table"].layers.blocks) == 2
-
-
-def test_options_of_encoders_and_another_imputer_come_by_settings():
-    overrides = Overrides.parse(
-        {"modality_options": {"image": {"channels": (4, 8)}}, "imputer_options": {"name": "iterative", "rounds": 2}},
-        "here",
-    )
-    changed = leaf99.BENCHMARK.with_overrides(overrides)
-    assert changed.modalities["image"].options == {"channels": (4, 8)}
-    assert changed.imputer == "iterative"
-    assert changed.imputer_options == {"cardinalities": (1,) * 192, "rounds": 2}
-    with pytest.raises(ValueError, match="there is no modality of leaf99 'photo'"):
-        leaf99.BENCHMARK.with_overrides(Overrides(modality_options={"photo": {}}))
-    with pytest.raises(ValueError, match="here: modality_options.image: Input should be a valid dictionary"):
-        Overrides.parse({"modality_options": {"image": 3}}, "here")
 
 
 def test_disjoint_folds_test_every_leaf_once_and_leave_the_other_divisions_as_they_are(whole):

@@ -48,9 +48,3 @@ def test_tables_score_rows_as_lightgbm_does(classes, options):
     expected = np.asarray(booster.predict(rows, raw_score=True, num_threads=1)).reshape(len(rows), -1)
     np.testing.assert_allclose(tables.scores(rows), expected, rtol=0, atol=1e-12)
     assert tables.scores(rows[:0]).shape == (0, expected.shape[1])
-
-
-@pytest.mark.parametrize(("columns", "leaves"), [(5, 17), (60, 15)])
-def test_lightgbm_stays_where_it_is_faster(columns, leaves):
-    booster, _ = fitted(2, columns=columns, rounds=60, options={"num_leaves": leaves, "min_data_in_leaf": 1})
-    assert LeafTables.from_forest(Forest.from_booster(booster)) is None

@@ -9,22 +9,16 @@ import sklearn.metrics
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import roc_auc_score
 
-from gauge import TrainSettings
 from gauge.training import metrics
 from gauge.training.metrics import (
     ACCURACY,
-    AUC,
     CALIBRATION_BINS,
     METRICS,
-    area_under_curve,
-    bootstrap_at_once,
     calibration_error,
     expected_calibration_error,
     log_loss,
     log_losses,
-    quantiles,
     reliability,
-    resampled_areas,
     scores,
 )
 
@@ -36,85 +30,12 @@ def binary(seed: int, samples: int = 400, signal: float = 1.0) -> tuple[np.ndarr
     return np.stack([1 - score, score], 1), labels
 
 
-def test_the_interval_of_an_accuracy_is_wilsons():
-    probabilities, labels = np.eye(2)[[0] * 90 + [1] * 10], np.zeros(100, dtype=int)
-    low, high = ACCURACY.interval(probabilities, labels)
-    assert (low, high) == pytest.approx((0.8256, 0.9448), abs=1e-4)  # Wilson (1927) for 90 of 100
-
-
-def test_one_sample_of_a_class_decides_nothing():
-    labels, chances = np.array([0, 0, 0, 1]), np.array([0.1, 0.4, 0.2, 0.3])
-    first, second = (np.column_stack([1 - each, each]) for each in (chances, 1 - chances))
-    assert AUC.interval(first, labels) == (0.0, 1.0)
-    assert AUC.paired(first, second, labels, None)[0] == 1.0
-
-
-def test_the_auc_is_that_of_scikit_learn_with_ties_and_a_rare_class():
-    for seed, digits in ((0, 8), (1, 1)):
-        probabilities, labels = binary(seed)
-        labels, rounded = labels * (np.arange(len(labels)) % 9 == 0), probabilities.round(digits)
-        assert AUC.score(rounded, labels) == pytest.approx(roc_auc_score(labels, rounded[:, 1]), abs=1e-12)
-
-
-def test_delong_deviation_agrees_with_resampling():
-    probabilities, labels = binary(0)
-    draw = np.random.default_rng(1)
-    classes = [np.flatnonzero(labels == label) for label in (0, 1)]
-    resampled = [
-        roc_auc_score(labels[rows], probabilities[rows, 1])
-        for rows in (np.concatenate([draw.choice(c, len(c)) for c in classes]) for _ in range(500))
-    ]
-    low, high = AUC.interval(probabilities, labels)
-    assert (high - low) / 2 / 1.96 == pytest.approx(np.std(resampled), rel=0.1)
-    assert low < AUC.score(probabilities, labels) < high
-
-
-def test_a_method_compared_with_itself_is_undecided():
-    probabilities, labels = binary(2)
-    for metric in METRICS.values():
-        comparison = metric.compare(probabilities, probabilities, labels)
-        assert comparison.difference == 0
-        assert comparison.p_value == 1
-        assert comparison.interval == (0, 0)
-
-
 def test_mcnemar_counts_only_samples_on_which_the_methods_disagree():
     labels = np.zeros(100, dtype=int)
     first, second = np.eye(2)[[1] * 12 + [0] * 88], np.eye(2)[[0] * 10 + [1] * 2 + [0] * 85 + [1] * 3]
     comparison = ACCURACY.compare(first, second, labels)
     assert comparison.difference == pytest.approx(0.07)
     assert comparison.p_value == pytest.approx(2 * sum(np.array([1, 13, 78, 286])) / 2**13)  # 10 against 3, two-sided
-
-
-def test_p_values_of_equal_methods_are_uniform():
-    p_values = []
-    for seed in range(60):
-        labels = binary(seed)[1]
-        draw = np.random.default_rng(1000 + seed)
-        scores = [labels + draw.normal(size=len(labels)) for _ in range(2)]
-        first, second = (np.stack([-score, score], 1) for score in scores)
-        p_values.append(AUC.paired(first, second, labels, None)[0])
-    assert 0.25 < np.mean(np.array(p_values) < 0.5) < 0.75
-    assert np.mean(np.array(p_values) < 0.05) < 0.15
-
-
-def test_an_auc_of_one_class_is_an_error():
-    with pytest.raises(ValueError, match="at least two classes; this split has one"):
-        AUC.score(np.eye(2)[[0, 1]], np.zeros(2, dtype=int))
-
-
-def test_an_unknown_metric_is_refused_where_it_is_chosen():
-    with pytest.raises(ValueError, match="there is no metric 'f1'; known: accuracy, auc"):
-        TrainSettings(epochs=1, metric="f1")
-
-
-def test_calibration_error_is_the_distance_of_accuracy_from_confidence():
-    sure = np.tile([0.8, 0.2], (10, 1))
-    assert calibration_error(sure, np.array([0] * 8 + [1] * 2)) == pytest.approx(0)
-    assert calibration_error(sure, np.array([0] * 5 + [1] * 5)) == pytest.approx(0.3)
-    two_bins = np.array([[0.95, 0.05]] * 4 + [[0.55, 0.45]] * 4)
-    labels = np.array([0, 0, 1, 1, 0, 0, 0, 0])  # 0.45 too sure in one bin, 0.45 not sure enough in the other
-    assert calibration_error(two_bins, labels) == pytest.approx(0.45)
 
 
 def test_log_loss_of_a_fair_coin_is_log_two_and_impossible_answers_cost_a_finite_amount():
@@ -151,24 +72,6 @@ def test_scores_are_those_of_scikit_learn(classes):
     assert found["calibration_error"] == calibration_error(probabilities, labels)
 
 
-def test_an_area_is_averaged_over_the_classes_that_occur():
-    probabilities, labels = several(4)
-    labels = np.where(labels == 2, 0, labels)
-    areas = [roc_auc_score(labels == label, probabilities[:, label]) for label in (0, 1, 3)]
-    assert area_under_curve(probabilities, labels) == pytest.approx(np.mean(areas))
-    assert np.isnan(area_under_curve(probabilities, np.zeros(300, int)))
-
-
-@pytest.mark.parametrize("classes", [2, 4])
-def test_the_area_of_a_resample_is_that_of_its_rows(classes):
-    probabilities, labels = several(classes)
-    areas, draw = resampled_areas(probabilities.round(2), labels), np.random.default_rng(0)  # rounded: with ties
-    for rows in (np.arange(len(labels)), draw.integers(len(labels), size=200), np.flatnonzero(labels < 2)):
-        expected = area_under_curve(probabilities.round(2)[rows], labels[rows])
-        assert areas(np.stack([rows, rows[::-1]])) == pytest.approx(expected, abs=1e-12)
-    assert np.isnan(areas(np.flatnonzero(labels == 0)[None])).all()
-
-
 def test_the_bins_of_a_calibration_error_are_those_of_scikit_learn():
     draw = np.random.default_rng(0)
     confidence = draw.uniform(size=2000).astype(np.float32)
@@ -196,21 +99,6 @@ def test_delong_by_ranks_is_delong_by_pairs_with_and_without_ties(digits):
     rows = [each[:, 1].round(digits) for each in (first, second)]
     np.testing.assert_allclose(metrics._delong(rows, labels), pairwise(rows, labels), rtol=1e-10)
     np.testing.assert_allclose(metrics._delong(rows[:1], labels), pairwise(rows[:1], labels), rtol=1e-10)
-
-
-def test_delong_takes_memory_for_samples_not_for_pairs():
-    probabilities, labels = binary(5, samples=200_000)  # 10 billion pairs
-    low, high = AUC.interval(probabilities, labels)
-    assert 0 < high - low < 0.01
-
-
-def test_a_bootstrap_draws_as_many_of_each_class_as_there_are():
-    labels = np.array([0] * 30 + [1] * 10)
-    drawn = bootstrap_at_once(lambda rows: np.stack([np.bincount(each) for each in labels[rows]]), labels)
-    assert drawn.shape == (metrics.RESAMPLES, 2)
-    assert (drawn == [30, 10]).all()
-    low, high = quantiles(bootstrap_at_once(lambda rows: rows.mean(1), labels))
-    assert low < np.arange(40).mean() < high
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=str)

@@ -11,7 +11,7 @@ import torch
 from scipy.io import savemat
 
 from gauge_lab.benchmarks import mst
-from gauge_lab.benchmarks.readers.digits import read_idx, read_mnist, read_svhn
+from gauge_lab.benchmarks.readers.digits import read_idx, read_svhn
 from gauge_lab.benchmarks.readers.text import ALPHABET, one_hot
 
 pytestmark = pytest.mark.usefixtures("warnings_anew")
@@ -77,13 +77,6 @@ def test_only_the_first_digits_of_a_class_are_paired_each_twenty_times_in_changi
     assert len(partners.unique()) > 1
 
 
-def test_at_most_ten_thousand_digits_of_a_class_are_paired():
-    many = np.zeros(10_005, np.uint8)
-    left, right = mst.pair(many, many, np.random.default_rng(0))
-    assert left.shape == right.shape == (200_000,)
-    assert left.max() == right.max() == 9_999
-
-
 def test_a_word_starts_anywhere_but_leaves_the_last_place_blank_and_stays_where_it_is(data):
     labels = np.repeat(np.arange(10, dtype=np.uint8), 300)
     texts = [decoded(text) for text in mst.words(labels, np.random.default_rng(0))]
@@ -96,53 +89,10 @@ def test_a_word_starts_anywhere_but_leaves_the_last_place_blank_and_stays_where_
     assert train.batch(index).inputs["text"].unique().tolist() == [0.0, 1.0]
 
 
-def test_reading_again_gives_the_same_rows(data):
-    first = [mst.read(split, data).fingerprint for split in ("train", "val", "test")]
-    mst.read.cache_clear()
-    assert [mst.read(split, data).fingerprint for split in ("train", "val", "test")] == first
-
-
 def test_val_and_test_share_no_digit_of_either_set(data):
     val, test = (mst.read(split, data).inputs for split in ("val", "test"))
     for name in ("mnist", "svhn"):
         assert not set(val[name][:, 0, 0, 0].tolist()) & set(test[name][:, 0, 0, 0].tolist())
-
-
-def test_a_val_file_is_used_where_there_is_one(data):
-    (data / "SVHN" / "val_32x32.mat").write_bytes(mat([3, 3, 5]))
-    val = mst.read("val", data)
-    assert torch.bincount(val.labels).tolist() == [0, 0, 0, 40, 0, 20]
-    assert "SVHN: 3 val digits, as the given val and test files divide them" in val.note
-    assert torch.bincount(mst.read("test", data).labels).tolist() == [140] * 10
-
-
-def test_a_part_of_the_official_digits_is_noted_and_logged_once(data, caplog):
-    with caplog.at_level(logging.WARNING):
-        parts = {split: mst.read(split, data).note for split in ("train", "val", "test")}
-    train = ["MNIST prefix: 40 of 60,000 training digits", "SVHN prefix: 40 of 73,257 training digits"]
-    test = ["MNIST prefix: 100 of 10,000 test digits", "SVHN prefix: 100 of 26,032 test digits"]
-    assert parts == {"train": "; ".join(train), "val": "; ".join(test), "test": "; ".join(test)}
-    assert [record.message for record in caplog.records] == train + test
-
-
-def test_absent_data_is_answered_with_what_to_give(tmp_path, data):
-    with pytest.raises(ValueError, match="mst needs data; give --data DIR with MNIST/raw and SVHN/train_32x32.mat"):
-        mst.BENCHMARK.load("train")
-    with pytest.raises(
-        ValueError, match=r"holds no MNIST: nothing named train-images-idx3-ubyte\* in MNIST/raw, raw, ."
-    ):
-        mst.read("train", tmp_path / "elsewhere")
-    (data / "SVHN" / "train_32x32.mat").unlink()
-    with pytest.raises(ValueError, match="train_32x32.mat does not exist; download SVHN's cropped digits"):
-        mst.read("train", data)
-
-
-def test_an_idx_file_reads_the_same_plain_and_packed(tmp_path):
-    array = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
-    (tmp_path / "plain").write_bytes(idx(array))
-    (tmp_path / "packed.gz").write_bytes(gzip.compress(idx(array)))
-    assert np.array_equal(read_idx(tmp_path / "plain", 3), array)
-    assert np.array_equal(read_idx(tmp_path / "packed", 3), array)
 
 
 IDX = idx(np.zeros((2, 28, 28), np.uint8))
@@ -167,21 +117,6 @@ def test_a_wrong_idx_file_is_answered_with_what_is_wrong(tmp_path, name, content
         read_idx(tmp_path / "file", 3)
 
 
-@pytest.mark.parametrize(
-    ("images", "labels", "message"),
-    [
-        (np.zeros((3, 28, 28), np.uint8), [1, 2], "has 3 train images but 2 labels; download both again"),
-        (np.zeros((2, 28, 20), np.uint8), [1, 2], r"images are \[28, 20\] with labels up to 2; MNIST has \[28, 28\]"),
-        (np.zeros((2, 28, 28), np.uint8), [1, 12], r"train images are \[28, 28\] with labels up to 12"),
-    ],
-)
-def test_images_and_labels_that_are_not_mnist_are_refused(tmp_path, images, labels, message):
-    (tmp_path / "train-images-idx3-ubyte").write_bytes(idx(images))
-    (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx(np.array(labels, np.uint8)))
-    with pytest.raises(ValueError, match=message):
-        read_mnist(tmp_path, "train")
-
-
 def test_label_ten_of_svhn_is_the_digit_zero_and_channels_come_first(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 255, (32, 32, 3, 3), dtype=np.uint8)
     (tmp_path / "part.mat").write_bytes(mat([0, 1, 9], X=pixels))
@@ -191,46 +126,10 @@ def test_label_ten_of_svhn_is_the_digit_zero_and_channels_come_first(tmp_path):
     assert digits.images[1, 2, 10, 20] == pixels[10, 20, 2, 1]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (lambda: mat([1, 2])[:3000], "cannot be read as a .mat file (could not read bytes); download it again"),
-        (lambda: mat([1, 2])[:130], "cannot be read as a .mat file"),
-        (lambda: b"", "cannot be read as a .mat file"),
-        (lambda: mat([1, 2], X=None), "has no X; give the file of SVHN's cropped digits"),
-        (lambda: mat([1, 2], X=None, y=None, z=np.ones(2)), "has no X and no y"),
-        (lambda: mat([1, 2], X=np.zeros((2, 32, 32, 3), np.uint8)), "X of shape [2, 32, 32, 3] (uint8) and 2 labels y"),
-        (lambda: mat([1, 2], X=np.zeros((32, 32, 3, 2))), "X of shape [32, 32, 3, 2] (float64) and 2 labels y"),
-        (lambda: mat([1, 2], y=np.ones((3, 1), np.uint8)), "SVHN's cropped digits are bytes [32, 32, 3, 3]"),
-        (lambda: mat([1, 2], y=np.array([[1], [0]], np.uint8)), "has the label 0; SVHN's go from 1 to 10"),
-        (lambda: mat([1, 2], y=np.array([[11], [1]], np.uint8)), "has the label 11; SVHN's go from 1 to 10"),
-    ],
-)
-def test_a_wrong_mat_file_is_answered_with_what_is_wrong(tmp_path, content, message):
-    (tmp_path / "part.mat").write_bytes(content())
-    with pytest.raises(ValueError) as caught:
-        read_svhn(tmp_path / "part.mat")
-    assert message in str(caught.value)
-
-
 def test_the_alphabet_has_71_symbols_in_the_published_order():
     assert len(ALPHABET) == 71
     places = {"a": 0, "z": 25, "0": 26, "9": 35, ",": 37, '"': 44, "\\": 45, "*": 55, "`": 57, " ": 69, "\n": 70}
     assert {symbol: ALPHABET.index(symbol) for symbol in places} == places
-
-
-def test_text_comes_back_from_its_one_hot_rows():
-    text = "a quick (brown) fox, 0-9: \\ done!\n"
-    rows = one_hot([text, "b"], len(text))
-    assert rows.dtype == np.uint8
-    assert decoded(rows[0]) == text
-    assert set(rows.sum(2)[0]) == {255}
-    assert rows.sum(2)[1].tolist() == [255] + [0] * (len(text) - 1)
-
-
-def test_the_symbol_that_is_there_twice_has_its_first_index():
-    assert [index for index, symbol in enumerate(ALPHABET) if symbol == "-"] == [36, 59]
-    assert np.flatnonzero(one_hot(["-"], 1)).tolist() == [36]
 
 
 def test_characters_outside_the_alphabet_become_zero_rows_and_are_counted_in_one_warning(caplog):
@@ -240,8 +139,3 @@ def test_characters_outside_the_alphabet_become_zero_rows_and_are_counted_in_one
     assert [record.message for record in caplog.records] == [
         "4 characters of 4 texts are outside the alphabet and become zero rows, such as 'BéA\\x7f'"
     ]
-
-
-def test_text_that_is_too_long_is_cut(caplog):
-    assert decoded(one_hot(["seventeen"], 5)[0]) == "seven"
-    assert not caplog.records

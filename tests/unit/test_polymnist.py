@@ -1,18 +1,16 @@
-"""PolyMNIST in its published size: both layouts of its files, and what is said when they are not as they should be."""
-
-import logging
+"""PolyMNIST and its sums: published images or views built from MNIST, paired by name and class."""
 
 import numpy as np
 import pytest
 import torch
 from official import digit_numbers, write_mnist, write_photos
 from PIL import Image
+from scipy import stats
 
-from gauge_lab.benchmarks import polymnist
+from gauge.masks import mask_split
+from gauge_lab.benchmarks import polymnist, polysum, polysum_plain
 from gauge_lab.benchmarks.readers.digits import MNIST_SIZES, split_val_test
-from gauge_lab.benchmarks.readers.polymnist import VIEWS, list_images, package_photos, photos
-
-BUILT = "PolyMNIST built from photos of ordinary packages, not the published images"
+from gauge_lab.benchmarks.readers.polymnist import VIEWS
 
 pytestmark = pytest.mark.usefixtures("warnings_anew")
 
@@ -37,11 +35,6 @@ def test_published_images_come_ordered_by_label_and_index_and_paired_by_name(tmp
         assert data.inputs[view].shape == (3, 3, 28, 28)
         assert data.inputs[view][:, :, 5, 5].tolist() == [[3, 0, number], [9, 1, number], [10, 1, number]]
     assert data.note == "PolyMNIST subset: 3 of 60,000 train samples"
-
-
-def test_published_images_may_lie_in_the_folder_itself(tmp_path):
-    write_published(tmp_path)
-    assert len(polymnist.read("val", tmp_path)) == 3
 
 
 def test_without_a_val_folder_val_and_test_divide_the_published_test_images(tmp_path):
@@ -72,12 +65,6 @@ def test_a_view_that_differs_from_the_others_is_named(tmp_path, change, message)
     with pytest.raises(ValueError) as caught:
         polymnist.read("train", tmp_path)
     assert message in str(caught.value)
-
-
-def test_other_files_beside_the_images_do_not_matter(tmp_path):
-    write_published(tmp_path)
-    (tmp_path / "train" / "m1" / "Thumbs.db").touch()
-    assert list_images(tmp_path / "train")[0] == ["3.0.png", "9.1.png", "10.1.png"]
 
 
 @pytest.mark.parametrize("folder", ["MNIST/raw", "raw", "."])
@@ -114,31 +101,6 @@ def test_reading_again_gives_the_same_images_and_splits_differ(tmp_path):
     assert len(set(first)) == 3
 
 
-def test_what_a_reader_has_to_know_is_noted_and_logged_once(tmp_path, caplog):
-    write_mnist(tmp_path)
-    with caplog.at_level(logging.WARNING):
-        assert polymnist.read("train", tmp_path).note == f"{BUILT}; MNIST prefix: 100 of 60,000 training digits"
-        assert polymnist.read("val", tmp_path).note == f"{BUILT}; MNIST prefix: 100 of 10,000 test digits"
-    assert [record.message for record in caplog.records] == [
-        BUILT,
-        "MNIST prefix: 100 of 60,000 training digits",
-        "MNIST prefix: 100 of 10,000 test digits",
-    ]
-
-
-def test_own_photos_are_taken_in_the_order_of_their_names_and_are_five(tmp_path):
-    write_photos(tmp_path / "photos")
-    assert [photo[0, 0, 0] for photo in photos(tmp_path / "photos")] == [0, 10, 20, 30, 40]
-    write_photos(tmp_path / "few", count=4)
-    with pytest.raises(ValueError, match="holds 4 photos; put exactly 5 there, one for each view"):
-        photos(tmp_path / "few")
-
-
-def test_the_package_photos_are_five_and_large_enough():
-    assert [photo.ndim for photo in package_photos()] == [3] * 5
-    assert all(min(photo.shape[:2]) > 28 for photo in package_photos())
-
-
 def test_a_folder_with_neither_layout_is_answered_with_what_was_looked_for(tmp_path):
     with pytest.raises(ValueError, match=r"holds no PolyMNIST \(train/m0\) and no MNIST: .* in MNIST/raw, raw, ."):
         polymnist.read("train", tmp_path)
@@ -148,7 +110,56 @@ def test_a_folder_with_neither_layout_is_answered_with_what_was_looked_for(tmp_p
         polymnist.BENCHMARK.load("train")
 
 
-def test_too_few_digits_to_divide_are_answered_with_their_folder(tmp_path):
-    write_mnist(tmp_path, each=1)
-    with pytest.raises(ValueError, match="the 10 digits of .* cannot be divided into val and test"):
-        polymnist.read("val", tmp_path)
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    root = tmp_path_factory.mktemp("data")
+    write_mnist(root / "MNIST" / "raw", each=24)
+    write_photos(root / "photos")
+    return root
+
+
+@pytest.mark.parametrize("split", polysum.SPLITS)
+def test_the_three_views_of_a_digit_show_its_class_and_the_label_is_the_sum(data, split):
+    part, plain = (each.BENCHMARK.load(split, data) for each in (polysum, polysum_plain))
+    shown = {view: digit_numbers(part.inputs[view]) for view in polysum.VIEWS}
+    classes = {digit: shown[f"{digit}0"] % 10 for digit in "ab"}
+    for view, digits in shown.items():
+        assert torch.equal(digits % 10, classes[view[0]])
+        assert part.inputs[view].dtype == torch.uint8
+        assert part.inputs[view][:, 0, 5, 5].unique().tolist() == [10 * int(view[1])], "each view has its own photo"
+    assert torch.equal(plain.labels, classes["a"] + classes["b"])
+    assert torch.equal(part.labels, plain.labels % 10)
+
+
+def test_every_digit_is_in_each_view_once_and_views_differ_in_handwriting(data):
+    train = polysum.BENCHMARK.load("train", data)
+    shown = [digit_numbers(train.inputs[view]).tolist() for view in polysum.VIEWS]
+    assert all(sorted(each) == list(range(240)) for each in shown)
+    for first, second in ((0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5), (0, 3)):
+        same = np.mean(np.array(shown[first]) == np.array(shown[second]))
+        assert same < 0.2
+
+
+def test_digits_are_paired_at_random_so_that_one_alone_says_nothing_about_the_sum_modulo_10(tmp_path):
+    write_mnist(tmp_path, each=600)
+    write_photos(tmp_path / "photos")
+    train = polysum.BENCHMARK.load("train", tmp_path)
+    for view in ("a0", "b0"):
+        shown = digit_numbers(train.inputs[view]) % 10
+        counts = torch.zeros(10, 10).index_put_((shown, train.labels), torch.ones(6000), accumulate=True)
+        assert counts.sum(1).tolist() == [600] * 10
+        assert stats.chisquare(counts.flatten().numpy(), ddof=18).pvalue > 1e-3
+
+
+def test_every_protocol_fits_the_six_views(data):
+    test = polysum.BENCHMARK.load("test", data)
+    kept = {
+        str(protocol): torch.stack(
+            list(mask_split(protocol, test.feature_counts, 100, seed=0, split="test").values()), 1
+        )
+        for protocol in polysum.PROTOCOLS
+    }
+    for text, each in (("complete", 3), ("views=2", 2), ("views=1", 1)):
+        assert kept[text].reshape(100, 2, 3).sum(2).unique().tolist() == [each]
+    assert kept["eta=0.5"].sum(1).unique().tolist() == [3]
+    assert not kept["eta=0.5"].reshape(100, 2, 3).any(2).all(), "a whole digit may be missing"

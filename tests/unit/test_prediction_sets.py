@@ -9,10 +9,10 @@ from helpers import mistake, unchecked, visits
 from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
-from gauge import ExportedClassifier, GaugeClassifier, export
+from gauge import GaugeClassifier, export
 from gauge.cli.main import app
 from gauge.tabular.saved.files import validated
-from gauge.tabular.saved.prediction_sets import Group, PredictionSets, calibrate, group_numbers
+from gauge.tabular.saved.prediction_sets import Group, PredictionSets, calibrate
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 
@@ -66,14 +66,6 @@ def test_the_right_class_is_in_the_set_as_often_as_promised(sets, share, coverag
             assert held[missing == count].mean() == pytest.approx(coverage, abs=3.5 * deviation)
 
 
-def test_one_limit_for_all_rows_would_not_keep_the_promise(sets):
-    rows, labels = draw_rows(8000, 2)
-    alike = PredictionSets(COLUMNS, [sets.groups[0]] * len(sets.groups))
-    rows = hidden(rows, 0.7)
-    held = alike.contains(answers(rows), rows.observed(), 0.9)[np.arange(len(rows)), labels]
-    assert held.mean() < 0.85
-
-
 def with_rare_class(rows: int, seed: int, share: float) -> tuple[Rows, np.ndarray]:
     """Rows of which about this share, over two, is of the middle class."""
     every, labels = draw_rows(rows, seed)
@@ -109,18 +101,6 @@ def test_by_class_a_class_with_too_few_rows_held_out_is_in_every_set():
     assert not sets.contains(*given, 0.5, by_class=True)[:, 1].all()
 
 
-def test_a_limit_is_the_conformal_quantile_of_its_rows():
-    group = Group(9, np.arange(1, 10) / 10, np.zeros(9, int))
-    assert group.limit(0.8) == 0.8  # the 8th of 9: ceil(10 * 0.8)
-    assert group.limit(0.9) == 0.9
-    assert group.limit(0.91) == float("inf")  # nine rows cannot promise that: every class is in the set
-
-
-def test_groups_are_complete_rows_five_shares_and_rows_without_values():
-    assert group_numbers(np.arange(31), 30).tolist() == [0, *np.repeat([1, 2, 3, 4, 5], 6)[:29], 6]
-    assert group_numbers(np.array([0, 1]), 1).tolist() == [0, 1]
-
-
 def test_sets_travel_as_json_and_wrong_ones_are_refused(sets):
     again = validated(PredictionSets, TypeAdapter(PredictionSets).dump_python(sets, mode="json"))
     rows, _ = draw_rows(50, 3)
@@ -133,26 +113,6 @@ def test_sets_travel_as_json_and_wrong_ones_are_refused(sets):
         PredictionSets(COLUMNS, sets.groups[:2])
     with pytest.raises(ValueError, match="do not rise"):
         PredictionSets(1, [Group(2, np.array([0.5, 0.1]), np.zeros(2, int))] * 2)
-
-
-def test_a_fitted_classifier_a_saved_one_and_an_exported_one_have_the_same_sets(ward, tmp_path):
-    held = ward.model.predict_set(ward.test, coverage=0.8)
-    labels = np.searchsorted(ward.model.classes_, ward.test["diagnosis"])
-    assert held[np.arange(len(held)), labels].mean() > 0.72
-    assert held.sum(1).mean() < 1.6
-    loaded = GaugeClassifier.load(ward.folder / "model")
-    assert np.array_equal(loaded.predict_set(ward.test, 0.8), held)
-    with unchecked():
-        export(ward.model, tmp_path / "model.onnx")
-        export(ward.model, tmp_path / "trees.onnx", experts=["trees"])
-    exported = ExportedClassifier(tmp_path / "model.onnx")
-    assert np.array_equal(exported.predict_set(ward.test, 0.8), held)
-    by_class = ward.model.predict_set(ward.test, 0.8, by_class=True)
-    for other in (loaded, exported):
-        assert np.array_equal(other.predict_set(ward.test, 0.8, by_class=True), by_class)
-    assert all(by_class[labels == number, number].mean() > 0.7 for number in (0, 1))
-    with pytest.raises(ValueError, match="an export of some experts alone, whose answers were not calibrated"):
-        ExportedClassifier(tmp_path / "trees.onnx").predict_set(ward.test)
 
 
 def test_few_rows_give_no_sets_and_a_coverage_is_a_share(ward):
@@ -182,17 +142,6 @@ def test_predict_writes_the_sets_and_says_how_many_rows_it_abstains_from(ward, t
     assert "of 300 labelled rows); 60 of them have a label that training never saw, and count as wrong" in result.stderr
     said = mistake("predict", str(ward.folder / "model"), "test.csv", "--coverage", "90", cwd=tmp_path)
     assert "coverage is 90.0; give a share between 0 and 1" in said
-
-
-def test_the_page_of_evidence_names_the_classes_of_an_uncertain_row(ward, tmp_path):
-    sizes = ward.model.predict_set(ward.test, 0.9).sum(1)
-    several, one = (ward.test.iloc[[int(row)]] for row in ((sizes > 1).argmax(), (sizes == 1).argmax()))
-    assert ward.model.explain(several).rows[0].plausible == ("ill", "well")
-    ward.model.explain(several).to_html(tmp_path / "several.html")
-    ward.model.explain(one).to_html(tmp_path / "one.html")
-    page = (tmp_path / "several.html").read_text("utf-8")
-    assert "at a coverage of 90 % it may be <bdi>ill</bdi> or <bdi>well</bdi>" in page
-    assert "Not certain enough" not in (tmp_path / "one.html").read_text("utf-8")
 
 
 def test_the_server_adds_sets_when_a_request_asks_for_them(ward):

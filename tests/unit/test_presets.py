@@ -8,7 +8,6 @@ import pytest
 from helpers import unchecked
 
 from gauge import GaugeClassifier, export
-from gauge.deploy.exported import load_classifier
 from gauge.tabular.experts._bag import Bag
 from gauge.tabular.preparation import PRESETS
 
@@ -76,16 +75,6 @@ def test_a_bag_is_saved_loaded_and_explained_like_a_single_expert(best, tmp_path
         export(again, tmp_path / "model.pt2", experts=["network"])
 
 
-def test_an_exported_bag_answers_like_the_folder(tmp_path):
-    pytest.importorskip("onnxruntime")
-    model, rows = fit(*table(), preset="best", experts=["trees", "linear"], trust=False), table(20, seed=1)[0]
-    assert isinstance(model.ensemble_.experts["trees"], Bag)
-    export(model, tmp_path / "model.onnx")
-    exported = load_classifier(tmp_path / "model.onnx")
-    assert np.allclose(exported.predict_proba(rows), model.predict_proba(rows), rtol=0, atol=1e-5)
-    assert np.array_equal(exported.predict(rows), model.predict(rows))
-
-
 @pytest.mark.usefixtures("best")  # libraries are imported by then
 def test_a_time_limit_is_kept_and_what_was_left_out_is_said_and_saved(monkeypatch, tmp_path):
     monkeypatch.setattr(time, "monotonic", time.process_time)  # other processes take no time from this one
@@ -97,26 +86,3 @@ def test_a_time_limit_is_kept_and_what_was_left_out_is_said_and_saved(monkeypatc
     again = GaugeClassifier.load(tmp_path)
     assert again.left_out_ == model.left_out_
     assert "4 of 5 folds of 'network'" in again.fitted_.facts()["Left out for the time limit"]
-
-
-def test_without_a_time_limit_nothing_is_left_out(best):
-    assert best.left_out_ == []
-    assert best.fitted_.prediction_sets is not None
-
-
-def test_the_linear_expert_tries_one_penalty_if_there_is_no_time_for_more(monkeypatch):
-    from sklearn.linear_model import LogisticRegression
-
-    fits, own = [], LogisticRegression.fit
-
-    def counted(self, *rows):
-        fits.append(self.C)
-        return own(self, *rows)
-
-    monkeypatch.setattr(LogisticRegression, "fit", counted)
-    limited = fit(*table(), experts="linear", trust=False, time_limit=1e-3)
-    short = len(fits)
-    fit(*table(), experts="linear", trust=False)
-    assert (short, fits[0]) == (6, 0.3), "five folds and all rows, with the penalty for tables that cannot be validated"
-    assert len(fits) - short > 12
-    assert limited.leaderboard_["log_loss"].notna().all()

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from gauge import GaugeClassifier
 from gauge.cli.main import app
-from gauge.encoders._pretrained import MAX_BATCH, PretrainedGrid, PretrainedTokens
+from gauge.encoders._pretrained import PretrainedGrid, PretrainedTokens
 from gauge.tabular.table.columns import ReadOptions
 from gauge.tabular.table.columns.text import PretrainedText
 from gauge.tabular.table.pretrained import Pretrained
@@ -55,21 +55,6 @@ def test_a_pretrained_encoder_is_not_changed_by_training(fitted, models):
             now = encoders[modality].fine.network.network.state_dict()
             for name, before in transformers.AutoModel.from_pretrained(models[column]).state_dict().items():
                 assert torch.equal(now[name], before), name
-
-
-def test_only_the_projection_of_a_pretrained_encoder_is_trained(fitted):
-    encoder = fitted["alone"].model_.encoder.train()
-    assert not any(parameter.requires_grad for parameter in encoder.encoders["image0"].fine.parameters())
-    assert not any(module.training for module in encoder.encoders["text0"].fine.network.modules())
-    assert all(parameter.requires_grad for parameter in encoder.project["text0"].parameters())
-    encoder.eval()
-
-
-@pytest.mark.parametrize("experts", ["alone", "all"])
-def test_every_token_and_every_part_of_an_image_is_a_unit(fitted, table, experts):
-    model = fitted[experts]
-    assert model.model_.encoder.unit_counts == {"table": 4, "text0": 10, "image0": 17}  # each with a whole unit
-    assert np.allclose(model.predict_proba(table).sum(1), 1)
 
 
 @pytest.mark.parametrize("experts", ["alone", "all"])
@@ -119,17 +104,6 @@ def test_a_text_is_read_as_the_model_alone_would_read_it(texts, models):
     assert (units[1] == 0).all()
 
 
-def test_a_tokenizer_without_special_tokens_gets_none_and_a_long_text_is_cut(models):
-    model = Pretrained.for_texts(models["notes"])
-    encoder = PretrainedTokens(model.network(weights=False), 3)
-    assert encoder(torch.tensor([[5, 0, 0], [5, 6, 7]]), torch.ones(2).bool()).shape == (2, 3, 16)
-    assert PretrainedText.from_column(pd.Series(["a " * 90]), ReadOptions(models["notes"])).length == 64
-
-
-def test_words_are_shown_as_they_are_written(texts):
-    assert texts.split("Itches zork") == ["Itch", "es", "zork"]
-
-
 def test_parts_of_an_image_come_row_by_row_without_cls_and_normalised_as_the_model_expects(models):
     model = Pretrained.for_images(models["photo"])
     assert (model.side, model.mean, model.std) == (32, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
@@ -139,26 +113,6 @@ def test_parts_of_an_image_come_row_by_row_without_cls_and_normalised_as_the_mod
     with torch.no_grad():
         patches = transformers.AutoModel.from_pretrained(models["photo"]).eval()(scaled).last_hidden_state[:, 1:]
     assert torch.allclose(encoder(pixels, torch.ones(2).bool()), patches, atol=1e-5)
-
-
-def test_networks_with_feature_maps_are_averaged_to_the_same_grid(tmp_path):
-    config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 24], depths=[1, 1], layer_type="basic")
-    transformers.ResNetModel(config).save_pretrained(tmp_path)
-    model = Pretrained.for_images(str(tmp_path))
-    assert (model.side, model.mean) == (224, (0.5, 0.5, 0.5))
-    encoder = PretrainedGrid(model.network(weights=True), 72)
-    many = torch.rand(1, 3, 72, 72).expand(MAX_BATCH + 1, -1, -1, -1)
-    units = encoder(many, torch.ones(MAX_BATCH + 1).bool())
-    assert units.shape == (MAX_BATCH + 1, 16, 24)
-    assert torch.allclose(units[0], units[-1], atol=1e-5)
-    assert encoder.width == 24
-
-
-def test_half_precision_weights_are_read_as_floats(models, tmp_path):
-    transformers.AutoModel.from_pretrained(models["photo"]).half().save_pretrained(tmp_path)
-    model = Pretrained.for_images(str(tmp_path))
-    for weights in (True, False):
-        assert {values.dtype for values in model.network(weights=weights).parameters()} == {torch.float32}
 
 
 def fit(table, **options):
@@ -188,20 +142,6 @@ def test_what_cannot_be_a_pretrained_encoder_is_refused_with_a_cure(table, model
     (tmp_path / "empty" / "model.safetensors").unlink()
     with pytest.raises(ValueError, match="no network can be read from '.*empty'"):
         fit(words, encoders={"notes": tmp_path / "empty"})
-
-
-def test_a_network_of_the_wrong_kind_is_refused_before_training(table, images, models):
-    with pytest.raises(ValueError, match="BertModel does not read images of 224 x 224 pixels .*; give a model that"):
-        fit(table[["photo", "diagnosis"]], encoders={"photo": models["notes"]}, image_folder=images)
-
-
-def test_a_network_that_draws_at_random_is_refused():
-    class Guess(nn.Module):
-        def forward(self, pixel_values):
-            return transformers.modeling_outputs.BaseModelOutput(last_hidden_state=torch.rand(len(pixel_values), 9, 4))
-
-    with pytest.raises(ValueError, match="Guess gives a different output each time; give a model"):
-        PretrainedGrid(Guess(), 8)
 
 
 def test_code_that_comes_with_a_model_is_never_run(models, tmp_path):
@@ -291,14 +231,6 @@ def test_colours_are_those_that_the_image_processor_of_the_model_makes(name, mod
     assert (loaded.mean, loaded.std, loaded.bgr) == (model.mean, model.std, model.bgr)
 
 
-@pytest.mark.parametrize("content", ["{", "[1]", '{"image_std": [0, 0, 0]}', '{"image_mean": [1, 1, 1, 1]}'])
-def test_an_image_processor_that_makes_no_sense_is_refused(models, tmp_path, content):
-    folder = shutil.copytree(models["photo"], tmp_path / "model")
-    (folder / "preprocessor_config.json").write_text(content)
-    with pytest.raises(ValueError, match="no image processor can be read from"):
-        Pretrained.for_images(str(folder))
-
-
 CLIP = {"vision_config": {**SIZES, "image_size": 32, "patch_size": 8}, "text_config": {**SIZES, "vocab_size": 20}}
 T5 = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2, "vocab_size": 20}
 
@@ -329,16 +261,6 @@ def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(models, tmp_path
     column = PretrainedText.from_column(pd.Series(["itches a lot"]), ReadOptions(str(tmp_path / "small")))
     with pytest.raises(ValueError, match="BertModel does not read texts of 4 tokens with numbers below 20"):
         column.encoder(8, (), weights=True)
-
-
-def test_registers_are_never_taken_for_patches():
-    config = transformers.Dinov2WithRegistersConfig(**SIZES, image_size=16, patch_size=8, num_register_tokens=4)
-    network = transformers.Dinov2WithRegistersModel(config).eval()
-    pixels = torch.rand(1, 3, 16, 16)
-    with torch.no_grad():
-        patches = network(2 * pixels - 1).last_hidden_state[:, -4:]  # of nine positions
-    expected = patches.unflatten(1, (2, 2)).repeat_interleave(2, 1).repeat_interleave(2, 2).flatten(1, 2)
-    torch.testing.assert_close(PretrainedGrid(network, 16)(pixels, torch.ones(1).bool()), expected)
 
 
 def test_networks_that_read_a_random_part_or_return_nan_are_refused():

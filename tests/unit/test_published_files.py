@@ -49,25 +49,6 @@ def test_prepared_digits_keep_their_pairs(prepared):
     assert test.note == "part of the published samples: 3 of 140,000 test samples"
 
 
-def test_prepared_digits_without_pairs_are_paired_by_the_rule(prepared):
-    train = mst.read("train", prepared[0])
-    assert torch.bincount(train.labels).tolist() == [40] * 10
-    assert torch.equal(train.inputs["mnist"][:, 0, 0, 0].long() % 10, train.labels)
-
-
-def test_pairs_that_do_not_fit_are_explained(prepared):
-    data, pairs = prepared
-    write_pairs(pairs, [3, 4], [13, 3])
-    with pytest.raises(ValueError, match=r"pairs different digits in row 1 \(1 such\); take all files"):
-        mst.read.__wrapped__("test", data)
-    write_pairs(pairs, [3, 20], [13, 3])
-    with pytest.raises(ValueError, match=r"mnist-idx.pt holds \[2\] indices up to 20, for 20 digits"):
-        mst.read.__wrapped__("test", data)
-    torch.save([1, 2], data / "MoPoE" / "MNIST_SVHN_TEXT" / "MNIST" / "processed" / "val.pt")
-    with pytest.raises(ValueError, match=r"val.pt holds no images \[n, 28, 28\]"):
-        mst.read.__wrapped__("val", data)
-
-
 def test_nothing_in_a_prepared_file_is_executed(prepared):
     data, pairs = prepared
     torch.save(prepared_object(), pairs / "test-ms-mnist-idx.pt")
@@ -126,12 +107,6 @@ def test_published_masks_are_what_a_split_is_evaluated_under(tmp_path):
     (drawn,) = masked_batches(data, parse_protocol("eta=0.6"), 3)
     assert all(sum(bool(drawn.observed[view][row]) for view in VIEWS) == 2 for row in range(3)), "no file: drawn"
     assert data.fingerprint != polymnist.view_dataset("test", views, np.arange(3)).fingerprint
-
-
-def test_masks_of_other_samples_are_refused(tmp_path):
-    write_masks(tmp_path, "val", 0.6, [[True, False, True, False, True]])
-    with pytest.raises(ValueError, match=r"random_0.6.csv holds \[1, 5\] values; give True or False for 3 samples"):
-        read_masks(tmp_path, "val", 3)
 
 
 SIZES = {"depth": 2, "heads": 2}

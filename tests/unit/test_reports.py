@@ -3,15 +3,9 @@
 import re
 from dataclasses import replace
 
-import matplotlib
 import numpy as np
-import pandas as pd
-import pytest
-from browser import browser, needs_browser
-from matplotlib.colors import to_hex
-from pages import Page, contrast, luminance
+from pages import Page
 
-from gauge.reports import figures
 from gauge.reports.page import Report, Row, Sample, Section, View, ranked, render_report
 from gauge.training.metrics import ACCURACY
 
@@ -84,68 +78,6 @@ def test_views_are_shown_as_given_missing_or_wrong_with_their_trust():
     assert "missing c" in written.text
     assert written.text.count("trust 0.25") == 2
     assert re.search(r"plain: 7 at 90 % right vote: plain at 40 % wrong", written.text)
-
-
-def test_images_come_back_bit_for_bit():
-    from base64 import b64decode
-    from io import BytesIO
-
-    from PIL import Image
-
-    image = view().image
-    encoded = figures.data_address(image).removeprefix("data:image/png;base64,")
-    assert np.array_equal(np.asarray(Image.open(BytesIO(b64decode(encoded)))), image)
-
-
-def test_no_two_elements_share_an_id_and_every_reference_is_answered():
-    written = page(replace(example(), sections=(section(), section("other"))))
-    ids = set(written.ids)
-    assert len(written.ids) == len(ids)
-    assert set(re.findall(r"url\(#([^)]+)\)", written.html)) <= ids
-
-
-@needs_browser
-@pytest.mark.parametrize("dark", [False, True])
-def test_nothing_of_the_page_is_cut_on_a_phone(dark, tmp_path):
-    path = tmp_path / "report.html"
-    long = replace(example(), sections=(section("a fairly long title of a row, and of everything else"), section()))
-    path.write_text(render_report(long), encoding="utf-8")
-    with browser(tmp_path) as tab:
-        for width in (320, 390, 1280):
-            tab.open(path.as_uri(), width, dark=dark)
-            assert tab.value("document.documentElement.scrollWidth") == tab.value(
-                "document.documentElement.clientWidth"
-            )
-            rights = tab.value("[...document.querySelectorAll('.results *')].map(e => e.getBoundingClientRect().right)")
-            assert max(rights) <= width
-        assert tab.messages == []
-
-
-def test_gates_have_the_colours_of_cividis():
-    steps = matplotlib.colormaps["cividis"](np.arange(256))
-    assert [figures.gate_colour(step / 256)[0] for step in range(256)] == [to_hex(step) for step in steps]
-
-
-def test_gate_numbers_are_readable_on_every_gate_colour():
-    for gate in np.linspace(0, 1, 101):
-        assert contrast(*map(luminance, figures.gate_colour(gate))) >= 4.5
-
-
-def test_optional_parts_may_be_left_out():
-    written = page(Report("t", "l", sections=example().sections[1:]))
-    assert not written.all("figure")
-    assert not written.all("article")
-    assert not written.all("footer")
-    assert len(written.all("table")) == 1
-
-
-def test_same_report_is_the_same_text():
-    assert render_report(example()) == render_report(example())
-
-
-def test_a_figure_of_effects_is_shown_in_a_notebook_without_pyplot():
-    figure = figures.effects_figure(pd.Series({"age": 0.2, "dose": -0.1}), title="rows", label="points")
-    assert figure._repr_png_().startswith(b"\x89PNG")
 
 
 def test_a_lead_within_chance_is_called_that():

@@ -11,7 +11,7 @@ from helpers import unchecked
 
 from gauge.masks import parse_protocol
 from gauge_lab import reproduce
-from gauge_lab.benchmarks import BENCHMARKS, Overrides
+from gauge_lab.benchmarks import BENCHMARKS
 from gauge_lab.cli import reproduce as cli
 from gauge_lab.cli.benchmark import Execution
 from gauge_lab.experiment import Experiment
@@ -117,13 +117,6 @@ def made(two_of_three) -> Run:
     return Manifest.from_folder(two_of_three[0]).runs["polymnist5k/made"]
 
 
-def test_status_names_what_is_missing(made, two_of_three):
-    state = reproduce.status(made, two_of_three[0])
-    assert (len(state.cells), state.missing) == (3, (("gauge", 2, "eta=0.8"),))
-    assert state.machines == ("CPU",)
-    assert state.minutes > 0
-
-
 @pytest.mark.parametrize(
     ("shown", "missing", "unplanned"),
     [
@@ -142,29 +135,6 @@ def test_an_entry_is_complete_if_all_that_it_shows_was_measured(made, two_of_thr
     assert covered.is_complete == (not missing and not unplanned)
 
 
-def test_the_list_says_what_an_entry_lacks(two_of_three, capsys):
-    folder = two_of_three[0]
-    shows = "{polymnist5k: {rows: [gauge, dymo], protocols: [eta=0.8]}}"
-    (folder / "manifest.yaml").write_text((MADE % 3).replace("title: made", f"title: made, shows: {shows}"))
-    cli.reproduce(listed=True, results=folder)
-    listed = capsys.readouterr().out
-    assert "incomplete, 2 of 3 results; missing in polymnist5k: gauge; in no run of polymnist5k: dymo" in listed
-    (folder / "manifest.yaml").write_text(MADE % 2)
-    cli.reproduce(listed=True, results=folder)
-    assert "made (polymnist5k/made): complete" in capsys.readouterr().out
-
-
-def test_what_is_missing_has_an_estimate_by_the_speed_of_the_benchmark(made, two_of_three):
-    folder, records = two_of_three
-    for record in records:
-        record["config"] |= {"epochs": 10, "train_rows": 6000, "train_seconds": 60.0}
-    rewrite(folder, records)
-    missing = Experiment(benchmark="polymnist5k", seed=2)
-    epochs = sum(stage.settings.epochs for stage in missing.stage(missing.configured()).all())
-    estimate = reproduce.status(made, folder).estimate
-    assert (estimate.minutes, estimate.machine) == (pytest.approx(epochs / 10), "CPU")
-
-
 def test_results_are_older_if_the_code_of_their_training_has_changed(made, two_of_three):
     folder, records = two_of_three
     experiment = Experiment(benchmark="polymnist5k", seed=1)
@@ -174,25 +144,6 @@ def test_results_are_older_if_the_code_of_their_training_has_changed(made, two_o
     records.append({**records[1], "trained": {"commit": "not recorded"}})
     rewrite(folder, records)
     assert reproduce.ages(made, folder) == {"older": 1, "current": 1, "not recorded": 1}
-
-
-def test_the_ages_of_results_are_counted_by_run(two_of_three, monkeypatch):
-    folder, records = two_of_three
-    records[0]["trained"] = {"commit": "a" * 40, "code": "0" * 12}
-    records[1]["trained"] = {"commit": "a" * 40}
-    rewrite(folder, records)
-    monkeypatch.syspath_prepend(ROOT / "docs")
-    from report import ages as page
-    from report.ages import ages, write_ages
-
-    monkeypatch.setattr(page, "FILE", folder / "ages.json")
-    write_ages(folder)
-    shown = ages(folder).splitlines()
-    assert shown[2:5] == [
-        "| current | 0 of 2 | – |",
-        "| older code | 1 of 2 | polymnist5k/made (1 of 2) |",
-        "| code not recorded | 1 of 2 | polymnist5k/made (1 of 2) |",
-    ]
 
 
 def test_what_is_missing_is_run_as_the_manifest_says(two_of_three, monkeypatch):
@@ -221,21 +172,6 @@ def test_mistakes_are_explained(tmp_path):
     shutil.copy(RESULTS / "manifest.yaml", tmp_path)
     with pytest.raises(ValueError, match=r"gates.py needs data; give --data DIR"):
         cli.reproduce("figure-gates", results=tmp_path)
-    with pytest.raises(ValueError, match=r"the settings .*cosine.yaml do not exist; run this in a checkout"):
-        cli.reproduce("polymnist", results=tmp_path)
-    with pytest.raises(ValueError, match=r"imputation.py needs data; give --data DIR"):
-        cli.reproduce("leaf99-imputation", results=tmp_path)
     (tmp_path / "manifest.yaml").write_text("groups: {few: [gauge]}\nruns: {polymnist5k: {rows: [$fwe], seeds: 1}}")
     with pytest.raises(ValueError, match="there is no group in the manifest 'fwe'; did you mean 'few'?"):
         cli.reproduce("polymnist", results=tmp_path)
-    (tmp_path / "manifest.yaml").write_text(
-        "runs: {mst: {rows: [gauge], seeds: 1}}\ndocs: {a: {title: b, runs: [mts]}}"
-    )
-    with pytest.raises(ValueError, match="there is no run in the manifest 'mts'; did you mean 'mst'?"):
-        cli.reproduce("a", results=tmp_path)
-
-
-def test_settings_of_a_run_are_those_of_its_file():
-    assert reproduce.settings_of(RUNS["polymnist/labels256"], RESULTS).labels == 256
-    assert reproduce.settings_of(RUNS["mst/long"], RESULTS).finetune.gate_rate == 50
-    assert reproduce.settings_of(RUNS["ham10000"], RESULTS) == Overrides()

@@ -1,7 +1,6 @@
-"""Stages run in an order in which each finds what it stands on, each once, and stop in time."""
+"""Stages run in an order in which each finds what it stands on, each once, with few labels too."""
 
 import time
-from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -10,12 +9,11 @@ from helpers import unchecked
 
 from gauge.registry import load_plugin
 from gauge.training import checkpoint
-from gauge.training.stages import StageStore
 from gauge.types import UnsupportedError
-from gauge_lab import runner as runners
 from gauge_lab.benchmarks import Overrides
+from gauge_lab.benchmarks.readers.labels import labelled_rows
 from gauge_lab.experiment import Experiment
-from gauge_lab.runner import Runner, TimeIsUpError, _run_in_order, _tasks
+from gauge_lab.runner import Runner, TimeIsUpError
 from gauge_lab.workspace import Workspace
 
 DIGITS = Path(__file__).parents[1] / "digits.py"
@@ -28,43 +26,6 @@ def experiments(*variants, seeds=(0,)):
         for variant in variants
         for seed in seeds
     ]
-
-
-def test_shared_stages_are_trained_once_and_before_what_needs_them():
-    tasks = _tasks(experiments("v2", "gauge", seeds=(0, 1, 3)))
-    stages = [task.stage for task in tasks if task.stage]
-    assert (
-        len(stages) == len(set(stages)) == 1 + 2 + 6
-    )  # imputer, backbones 0 and 1 (seed 3 starts from 0), six methods
-    assert sum(task.stage is None for task in tasks) == 6
-    assert all(index > before for index, task in enumerate(tasks) for before in task.after)
-
-
-def test_tasks_start_when_those_before_them_are_done():
-    tasks, started = _tasks(experiments("v2", "gauge")), []
-
-    def submit(task):
-        started.append(tasks.index(task))
-        done = Future()
-        done.set_result(started[-1])
-        return done
-
-    assert _run_in_order(tasks, submit, at_once=2) == {index: index for index in range(len(tasks))}
-    assert all(started.index(before) < started.index(index) for index, t in enumerate(tasks) for before in t.after)
-
-
-def test_a_failure_is_raised_and_nothing_new_is_started():
-    tasks, started = _tasks(experiments("v2", "gauge")), []
-
-    def submit(task):
-        started.append(task)
-        failed = Future()
-        failed.set_exception(ValueError("broken"))
-        return failed
-
-    with pytest.raises(ValueError, match="broken"):
-        _run_in_order(tasks, submit, at_once=2)
-    assert len(started) < len(tasks)
 
 
 def test_a_runner_stops_at_its_deadline_and_loses_no_epoch(tmp_path):
@@ -93,25 +54,6 @@ def test_a_method_that_cannot_serve_the_benchmark_does_not_stop_the_others(tmp_p
         Runner(tmp_path, "cpu").run(experiments("v1"))
 
 
-@pytest.mark.parametrize(
-    "message", ["the prediction for sample 3 of test is not finite", "model.safetensors is damaged"]
-)
-def test_any_other_failure_ends_the_run_with_its_message(tmp_path, monkeypatch, message):
-    started = []
-
-    def run(workspace, experiment, protocols):
-        started.append(experiment.variant)
-        raise ValueError(message)
-
-    monkeypatch.setattr(Workspace, "run", run)
-    runner = Runner(tmp_path, "cpu")
-    with pytest.raises(ValueError, match=message) as raised:
-        runner.run(experiments("v1", "v2"))
-    assert not isinstance(raised.value, UnsupportedError)
-    assert started == ["v1"]
-    assert not runner.refused
-
-
 def test_predictions_that_are_not_finite_are_no_row_of_a_table(tmp_path):
     """The weights of a trained stage break between two runs; the error reaches the user."""
     load_plugin(DIGITS)
@@ -129,31 +71,50 @@ def test_predictions_that_are_not_finite_are_no_row_of_a_table(tmp_path):
         Runner(tmp_path, "cpu").run([experiment], ("complete",))
 
 
-def test_a_worker_reports_a_failed_stage_and_leaves_an_unsupported_one_to_its_experiment(tmp_path, monkeypatch):
-    monkeypatch.setattr(runners, "_workspace", Workspace(tmp_path, "cpu"), raising=False)
-    task = _tasks(experiments("v1"))[0]
-    for error in (UnsupportedError("it needs an image"), ValueError("it is damaged")):
-
-        def trained(store, stage, error=error):
-            raise error
-
-        monkeypatch.setattr(StageStore, "trained", trained)
-        if isinstance(error, UnsupportedError):
-            assert runners._work(task, ()) is None
-        else:
-            with pytest.raises(ValueError, match="it is damaged"):
-                runners._work(task, ())
+FEW = {"labels": 50}
 
 
-def test_what_is_trained_is_evaluated_before_more_is_trained():
-    tasks, started = _tasks(experiments("masked", seeds=(0, 1))), []
+def job(tmp_path, seed=0, **overrides):
+    return Workspace(tmp_path, "cpu").job(Experiment(benchmark="polymnist5k", seed=seed, overrides=overrides))
 
-    def submit(task):
-        started.append(task)
-        done = Future()
-        done.set_result(None)
-        return done
 
-    _run_in_order(tasks, submit, at_once=1)
-    kinds = [task.stage is None for task in started]
-    assert kinds == [False, False, True, False, False, True]
+def keys(made):
+    """The keys of imputer and backbone, and of the method on them."""
+    named = {stage.name.partition("-")[0]: made.store.key(stage) for stage in made.stage.all()}
+    return named["imputer"], named["backbone"], named["gauge"]
+
+
+def test_labelled_rows_have_the_proportions_of_the_classes_and_follow_the_seed_alone():
+    labels = torch.tensor([0] * 60 + [1] * 30 + [2] * 10)
+    rows = labelled_rows(labels, 20, seed=3)
+    assert torch.bincount(labels[rows]).tolist() == [12, 6, 2]
+    assert torch.equal(rows, labelled_rows(labels, 20, seed=3))
+    assert rows.sum() == 20
+    assert not torch.equal(rows, labelled_rows(labels, 20, seed=4))
+
+
+def test_groups_keep_the_labels_of_all_their_samples():
+    labels, groups = torch.tensor([0] * 60 + [1] * 40), torch.arange(100) // 5
+    rows = labelled_rows(labels, 10, groups, seed=0)
+    assert rows.sum() == 50
+    assert all(rows[groups == group].unique().numel() == 1 for group in range(20))
+    assert labels[rows].bincount().tolist() == [30, 20]
+    with pytest.raises(ValueError, match="labels=20 of 20 groups of training samples cannot be drawn"):
+        labelled_rows(labels, 20, groups, seed=0)
+
+
+def test_the_others_are_read_without_their_labels(tmp_path):
+    few = job(tmp_path, **FEW)
+    assert few.store.imputer.labelled.sum() == 50
+    with pytest.raises(ValueError, match="label_groups: polymnist5k has no groups of samples"):
+        job(tmp_path, **FEW, label_groups=True)
+
+
+def test_the_classifier_learns_from_the_labelled_samples_and_the_imputer_from_all(tmp_path):
+    whole, few, other = job(tmp_path), job(tmp_path, **FEW), job(tmp_path, seed=1, **FEW)
+    imputer = next(stage for stage in few.stage.all() if stage.name.startswith("imputer"))
+    assert (len(few.store.train), len(few.store.rows(imputer)), len(few.store.rows(few.stage))) == (50, 3500, 50)
+    assert (len(few.store.val), len(few.test)) == (500, 1000)
+    assert keys(few)[0] == keys(whole)[0] == keys(other)[0], "one imputer serves all"
+    assert len({keys(each)[1] for each in (whole, few, other)}) == 3
+    assert len({keys(each)[2] for each in (whole, few, other)}) == 3

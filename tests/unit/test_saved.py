@@ -16,7 +16,6 @@ from helpers import unchecked
 from gauge import GaugeClassifier
 from gauge.tabular.saved.files import MAX_JSON_BYTES, checksum, file_record
 from gauge.training import checkpoint
-from gauge.training.device import THREAD_VARIABLES, cpu_threads
 
 FUZZ = Path(__file__).parents[2] / "studies" / "fuzz.py"
 OPTIONS = {"epochs": 1, "random_state": 0, "verbose": False}
@@ -193,24 +192,3 @@ def test_fits_in_threads_give_the_network_of_a_fit_alone(rows, labels):
     assert len(networks) == 5
     for network in networks[1:]:
         assert all(torch.equal(tensor, networks[0][name]) for name, tensor in network.items())
-
-
-def test_small_work_gets_one_thread_unless_the_user_has_chosen(monkeypatch):
-    before = torch.get_num_threads()
-    for name in THREAD_VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("os.cpu_count", lambda: before)
-    counts = []
-    for count, small in ((None, True), (None, False), (before + 1, True)):
-        with cpu_threads(count, small=small):
-            counts.append(torch.get_num_threads())
-    assert counts == [1, before, before + 1]
-    monkeypatch.setattr("os.cpu_count", lambda: 64)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)), raising=False)
-    torch.set_num_threads(3)
-    with cpu_threads(None, small=True):  # which torch would not choose itself
-        assert torch.get_num_threads() == 3
-    torch.set_num_threads(before)
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    with cpu_threads(None, small=True):
-        assert torch.get_num_threads() == before

@@ -4,22 +4,19 @@ import base64
 import io
 import json
 import logging
-import re
 from pathlib import Path
 
-import matplotlib.cbook
 import numpy as np
 import pandas as pd
 import pytest
 from helpers import unchecked
 from scipy.io import wavfile
 
-from gauge import ExportedClassifier, GaugeClassifier, export
+from gauge import GaugeClassifier
 from gauge.deploy.requests import Limits, RefusedError, RequestReader
-from gauge.tabular.table.columns import ImageFiles, ReadOptions, infer_kind
+from gauge.tabular.table.columns import ImageFiles, ReadOptions
 from gauge.tabular.table.columns.signal import MAX_SAMPLES, UNITS, Signal
 from gauge.tabular.table.inspection import inspect_table
-from gauge.tabular.table.schema import Schema
 
 RATE = 125
 
@@ -88,31 +85,6 @@ def test_arrays_and_all_files_are_recognised_and_give_the_same_values(tmp_path):
         assert np.allclose(values, expected, atol=1e-6)
 
 
-def test_files_that_do_not_exist_are_missing_however_many_and_broken_ones_are_refused(tmp_path, caplog):
-    names = [f"{row}.npy" for row in range(20)]
-    for name, signal in zip(names[:10], beats(10)[0], strict=True):
-        np.save(tmp_path / name, signal)
-    place = ImageFiles(tmp_path, outside=False)
-    cells = pd.Series([*names, "../outside.npy"], name="ecg")
-    column = Signal.from_column(cells, ReadOptions(files=place))
-    assert column.encode(cells, place, training=True)[1].tolist() == [True] * 10 + [False] * 11
-    assert "column 'ecg': 10 signal files do not exist and count as missing, first 10.npy (row 10)" in caplog.text
-    assert "column 'ecg': 1 signal files lie outside" in caplog.text
-    for name in names[:2]:
-        (tmp_path / name).write_bytes(b"no signal")
-    with pytest.raises(
-        ValueError, match=r"row 0: 0.npy cannot be read as a signal .*, and 1 more cannot be read; fix them"
-    ):
-        column.encode(cells, place, training=True)
-
-
-def test_what_is_not_a_signal_is_of_another_kind():
-    assert infer_kind(pd.Series([[1, 2], [3, 4], [5, 6]]))[0] == "category"
-    assert infer_kind(pd.Series(["a.png", "b.png"]))[0] == "image"
-    assert infer_kind(pd.Series(["[1]", "[2, 3]", "[]"] * 5))[0] == "category"
-    assert infer_kind(pd.Series([np.arange(9.0), np.arange(9.0) ** 2]))[0] == "signal"
-
-
 def test_a_long_signal_is_averaged_and_one_of_another_rate_resampled(tmp_path):
     time = np.arange(3 * MAX_SAMPLES) / 8000
     wave = np.sin(2 * np.pi * 3 * time)
@@ -130,25 +102,6 @@ def test_a_long_signal_is_averaged_and_one_of_another_rate_resampled(tmp_path):
     )
     assert np.allclose(values[0, 0, inner], values[1, 0, inner], atol=0.02)
     assert np.allclose(values[0], values[2], atol=1e-3)
-
-
-def test_features_tell_frequency_amplitude_and_length_apart():
-    draw = np.random.default_rng(0)
-    time = np.arange(512) / 256
-    column = Signal("s", 1, 512, 1, 256.0, (0.0,), (1.0,))
-
-    def features(samples):
-        import torch
-
-        values, _ = column.encode(pd.Series([samples], dtype=object))
-        return column.vectors(torch.from_numpy(values))[0]
-
-    slow, fast = (features(np.sin(2 * np.pi * each * time)) for each in (2, 60))
-    bands = slice(10, None)
-    assert slow[bands].argmax() < fast[bands].argmax()
-    assert fast[8] > 10 * slow[8]  # crossings of the median
-    assert features(3 * np.sin(2 * np.pi * 2 * time))[6] == pytest.approx(3, rel=1e-3)
-    assert features(draw.normal(size=256))[9] == 0.5
 
 
 def test_every_expert_learns_from_signals(table, files, model):
@@ -235,23 +188,6 @@ def test_forged_columns_are_refused():
             Signal.from_json({**fine, **change}, Path())
 
 
-@pytest.mark.parametrize("content", [b"\xd8junk\x00\xff", b"not numbers", b""])
-def test_a_file_of_something_else_is_no_signal_and_no_image_in_plain_words(tmp_path, content):
-    for row in range(8):
-        (tmp_path / f"{row}.npy").write_bytes(content)
-    column = pd.Series([f"{row}.npy" for row in range(8)], name="ecg")
-    options = ReadOptions(files=ImageFiles(tmp_path))
-    reason = re.escape(
-        "(7.npy cannot be read as a signal (its content is neither that of a .wav or .npy file (np.save) "
-    )
-    with pytest.raises(ValueError, match=f"no signal of column 'ecg' can be read {reason}nor text with numbers"):
-        Signal.from_column(column, options)
-    schema = Schema.from_frame(column.to_frame(), {"ecg": "image"}, files=options.files)
-    reason = r"0.npy cannot be read as an image \(its content is that of none\); save it as PNG or JPEG, and 7 more"
-    with pytest.raises(ValueError, match=f"column 'ecg', row 0: .*{reason} cannot be read; fix them"):
-        schema.encode(column.to_frame(), options.files, training=True)
-
-
 def test_an_npy_file_takes_no_more_memory_than_it_has():
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (2**40,)})
@@ -275,41 +211,3 @@ def test_a_recording_that_claims_to_be_slow_is_not_stretched_beyond_the_limit(ca
     column = Signal("s", 1, 512, 1, 44100.0, (0.0,), (1.0,))
     assert not column.encode(pd.Series([file.getvalue()], dtype=object, name="s"))[1].any()
     assert "a signal at 1 Hz, too long for the 44100 Hz of training" in caplog.text
-
-
-@pytest.mark.slow  # tracing takes half a minute
-def test_the_network_of_signals_is_exported(table, files, tmp_path):
-    options = {"experts": "network", "epochs": 1, "verbose": False, "image_folder": files, "trust": False}
-    with unchecked():
-        network = GaugeClassifier(random_state=0, **options).fit(table, "ill")
-        export(network, tmp_path / "model.onnx")
-    exported = ExportedClassifier(tmp_path / "model.onnx", image_folder=files)
-    assert np.allclose(exported.predict_proba(table), network.predict_proba(table), atol=1e-5)
-
-
-@pytest.fixture(scope="module")
-def recordings():
-    """Stretches of an electroencephalogram and of a membrane potential, both without their amplitude: rows to learn from and
-    others."""
-    with matplotlib.cbook.get_sample_data("eeg.dat") as file:
-        brain = np.frombuffer(file.read(), float).reshape(800, 4).T
-    with matplotlib.cbook.get_sample_data("membrane.dat") as file:
-        cell = np.frombuffer(file.read(), np.float32).astype(float)
-    pieces = [piece for channel in brain for piece in np.split(channel, 16)] + np.split(cell[: 64 * 50], 64)
-    pieces = [(piece - piece.mean()) / (piece.std() + 1e-9) for piece in pieces]
-    frame = pd.DataFrame({"signal": pd.Series(pieces, dtype=object), "source": ["brain"] * 64 + ["cell"] * 64})
-    order = np.random.default_rng(0).permutation(len(frame))
-    return frame.iloc[order[:80]], frame.iloc[order[80:]]
-
-
-def test_real_recordings_are_told_apart_and_their_features_cannot_be_exported(recordings, tmp_path):
-    train, test = recordings
-    with unchecked():
-        model = GaugeClassifier(random_state=0, experts=["trees", "linear"], trust=False, verbose=False)
-        model.fit(train, "source")
-    assert model.schema_.columns[0].kind == "signal"
-    assert model.score(test[["signal"]], test["source"]) > 0.9
-    with pytest.raises(
-        ValueError, match=r"'signal' cannot be exported: the features of signals .*; fit with experts='ne"
-    ):
-        export(model, tmp_path / "model.onnx")

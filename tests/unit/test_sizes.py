@@ -1,14 +1,18 @@
-"""Networks have the published sizes: parameters one by one, sides layer by layer."""
+"""Networks of the paper have their published sizes and grids."""
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from gauge import Dataset
+from gauge import Dataset, UnitEncoder
+from gauge.encoders.resnet_grid import ResnetGrid
 from gauge.imputers.mopoe import MoPoE
+from gauge.imputers.tip import TIP, Roles
 from gauge.nn import residual
-from gauge.nn.conv import block_maxima, folded
+from gauge.nn.resnet import ResNet
 from gauge.registry import ENCODERS
+from gauge_lab.encoders.tabular import Tabular
 
 MST = {"mnist": (1, 28, 28), "svhn": (3, 32, 32), "text": (8, 71)}
 CELEBA = {"img": (3, 64, 64), "text": (256, 71)}
@@ -77,38 +81,59 @@ def sides(network: nn.Sequential, x: Tensor) -> list[int]:
     return emitted
 
 
-def test_residual_networks_halve_and_double_as_published():
-    image, text = CELEBA.values()
-    assert sides(residual.residual_image(image, 5, 2), torch.zeros(1, *image)) == [33, 16, 8, 4, 1]
-    assert sides(residual.residual_text(text, 5, 2), torch.zeros(1, *text)) == [128, 64, 32, 16, 8, 4, 1]
-    assert sides(residual.residual_image_decoder(image, 5, 2), torch.zeros(1, 5)) == [4, 8, 16, 32, 64]
-    assert sides(residual.residual_text_decoder(text, 5, 2), torch.zeros(1, 5)) == [4, 8, 16, 32, 64, 128, 256]
+DVM = (22, 13, 3, 12) + (1,) * 13
+UKBB = (2,) * 13 + (3, 6, 4, 3, 3, 8, 8, 8, 3, 8, 3, 4, 3) + (1,) * 49
 
 
-def test_a_residual_block_is_twice_its_shortcut_and_a_third_of_its_branch():
-    block = residual.ResidualBlock(3, 4, dims=2).eval()
-    x = torch.rand(2, 3, 8, 8)
-    torch.testing.assert_close(block(x), 2 * block.shortcut(x) + 0.3 * block.branch(x))
-    dropout = [type(layer) for layer in block.branch if isinstance(layer, nn.Dropout | nn.Dropout2d)]
-    assert dropout == [nn.Dropout2d] * 2
-    assert [type(layer) for layer in residual.ResidualBlock(3, 4, dims=1).branch].count(nn.Dropout) == 2
+@pytest.mark.parametrize(("cardinalities", "size"), [(DVM, 12_641_280), (UKBB, 12_691_456)])
+def test_the_encoder_of_a_table_has_the_published_size_and_so_has_its_projection(cardinalities, size):
+    with torch.device("meta"):
+        encoder = Tabular((len(cardinalities),), 256, cardinalities)
+        vector = ENCODERS.get("tabular_vector")((len(cardinalities),), 256, cardinalities=cardinalities)
+    assert parameters(encoder) == size
+    assert parameters(UnitEncoder({"table": encoder}, 256).project) == 131_328
+    assert parameters(vector) == size + 131_328
 
 
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_maxima_of_blocks_are_those_of_a_pool(layout):
-    x = torch.randn(3, 5, 6, 4).contiguous(memory_format=layout)
-    assert torch.equal(block_maxima(x), nn.functional.max_pool2d(x, 2))
+@pytest.mark.parametrize(("depth", "size", "width"), [(50, 23_508_032, 2048), (18, 11_176_512, 512)])
+def test_a_resnet_has_the_published_size_and_so_has_its_projection(depth, size, width):
+    with torch.device("meta"):
+        encoder = ResnetGrid((3, 128, 128), 256, depth=depth)
+        vector = ENCODERS.get("resnet_vector")((3, 128, 128), 256, depth=depth)
+    assert parameters(encoder) == size
+    assert encoder.width == width
+    assert parameters(UnitEncoder({"photo": encoder}, 256).project) == width * 256 + 256
+    assert parameters(vector) == size + width * 256 + 256
 
 
-def test_a_folded_norm_is_part_of_its_convolution():
-    convolution, norm = nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4).eval()
-    for values in (*norm.parameters(), norm.running_mean, norm.running_var):
-        nn.init.uniform_(values, 0.5, 2.0)
-    x = torch.rand(2, 3, 8, 8)
-    torch.testing.assert_close(nn.functional.conv2d(x, *folded(convolution, norm)), norm(convolution(x)))
+@pytest.mark.parametrize(("cardinalities", "size"), [(DVM, 26_163), (UKBB, 46_683)])
+def test_the_imputer_of_a_table_has_the_published_heads(cardinalities, size):
+    with torch.device("meta"):
+        tip = TIP(Roles("table", "image", {"table": (len(cardinalities),), "image": (3, 128, 128)}), cardinalities)
+    assert parameters(tip.heads) == size
+    assert parameters(tip.photo) == 23_508_032
+    assert parameters(tip.interact) == 17_857_024
+    assert parameters(tip.project_image) == 2048 * 2048 + 2048 + 2048 * 128 + 128
+    assert parameters(tip.project_table) == 512 * 512 + 512 + 512 * 128 + 128
 
 
-@pytest.mark.parametrize(("name", "shape"), [("conv_vector", (3, 28, 28)), ("residual_text", (8, 71))])
-def test_a_network_that_does_not_fit_the_input_says_what_it_reads(name, shape):
-    with pytest.raises(ValueError, match=f"{name} reads .* not .*; resize the input or choose another network"):
-        ENCODERS.get(name)(shape, 8)
+def test_units_of_a_resnet_go_row_by_row():
+    encoder = ResnetGrid((3, 64, 64), 8, depth=18).eval()
+    x = torch.rand(1, 3, 64, 64)
+    grid = encoder.layers(x)
+    torch.testing.assert_close(encoder(x, torch.ones(1) > 0)[0, 1], grid[0, :, 0, 1])
+
+
+@pytest.fixture
+def state():
+    fresh = ResNet((3, 64, 64), 18).state_dict()
+    old = {name: torch.rand_like(values) for name, values in fresh.items() if "num_batches" not in name}
+    return old | {"fc.weight": torch.zeros(1000, 512), "fc.bias": torch.zeros(1000)}
+
+
+@pytest.mark.parametrize("ending", ["pth", "safetensors"])
+def test_a_file_of_torchvision_is_loaded_without_its_classifier(state, ending, tmp_path):
+    path = tmp_path / f"weights.{ending}"
+    torch.save(state, path) if ending == "pth" else save_file(state, path)
+    loaded = ResnetGrid((3, 64, 64), 8, depth=18, weights=str(path)).layers.state_dict()
+    assert all(torch.equal(loaded[name], values) for name, values in state.items() if not name.startswith("fc."))

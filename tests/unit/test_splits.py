@@ -8,9 +8,7 @@ import pytest
 from helpers import mistake, unchecked, visits
 
 from gauge import GaugeClassifier
-from gauge.tabular.experts import _ensemble as ensemble
 from gauge.tabular.experts.linear import Linear
-from gauge.tabular.table.splits import Splits
 
 LINEAR = {"experts": "linear", "trust": False, "random_state": 0, "verbose": False}
 
@@ -27,32 +25,6 @@ def folds(monkeypatch):
 
     monkeypatch.setattr(Linear, "fit", classmethod(watched))
     return seen
-
-
-def test_folds_of_groups_share_none_and_have_about_the_same_classes():
-    draw = np.random.default_rng(0)
-    groups = np.repeat(np.arange(60), draw.integers(1, 12, 60))
-    labels = (draw.random(60) < 0.3)[groups].astype(int)
-    folds = ensemble.make_folds(labels, 5, 0, Splits(groups))
-    assert sorted(np.concatenate([held_out for _, held_out in folds])) == list(range(len(labels)))
-    for train, held_out in folds:
-        assert not set(groups[train]) & set(groups[held_out])
-        assert len(held_out) == pytest.approx(len(labels) / 5, rel=0.25)
-        assert labels[held_out].mean() == pytest.approx(labels.mean(), abs=0.12)
-    assert [held.tolist() for _, held in folds] == [
-        held.tolist() for _, held in ensemble.make_folds(labels, 5, 0, Splits(groups))
-    ]
-
-
-def test_the_latest_rows_are_held_out_and_ties_stay_together():
-    times = np.array([5.0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9, np.nan, 1, 2, 3, 4, 1, 2, 3, 4])
-    ((train, held_out),) = Splits(times=times).folds(np.arange(20) % 2, 2, 0)
-    assert times[held_out].min() == 4
-    assert set(held_out) == set(np.flatnonzero(times >= 4))
-    assert 11 in train  # without a time
-    patients = np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9])
-    ((train, held_out),) = Splits(patients, times).folds(np.arange(20) % 2, 2, 0)
-    assert not set(patients[train]) & set(patients[held_out])
 
 
 def test_a_fit_keeps_patients_together_and_does_not_learn_from_their_names(folds):
@@ -95,15 +67,6 @@ def test_validation_is_honest_about_new_patients_only_with_groups():
     scores = [model.leaderboard_.set_index("expert").loc["combined", "auc"] for model in (apart, together)]
     assert scores[0] > 0.95
     assert scores[1] < 0.75
-
-
-def test_the_groups_of_training_are_those_of_evaluations(tmp_path):
-    table = visits(240).drop(columns="date")
-    with unchecked():
-        GaugeClassifier(**LINEAR).fit(table, "diagnosis", groups="patient").save(tmp_path / "model")
-        model = GaugeClassifier.load(tmp_path / "model")
-        assert len(np.unique(model.evaluate(table).predictions.groups)) == 120
-        assert model.evaluate(table.drop(columns="patient")).predictions.groups is None
 
 
 def test_wrong_groups_and_times_are_refused_with_a_reason(tmp_path):

@@ -1,9 +1,7 @@
 """A value that another program has written reads the same, or counts as missing: never as another value without a word."""
 
-import contextlib
 import os
 import re
-import struct
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -13,9 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from PIL import Image
 
-from gauge.data.images import open_image
 from gauge.tabular.table.columns.number import Number
 from gauge.tabular.table.files import read_rows, read_table_file
 from gauge.tabular.table.numbers import Writing
@@ -95,12 +91,6 @@ def test_dates_read_as_they_were_meant_or_are_reported_as_a_guess(days, form):
     writing = Writing.from_values(texts)
     meant = np.array(days, "datetime64[D]").astype(float)
     assert np.array_equal(writing.read(texts), meant) or "a guess" in writing.note
-
-
-@pytest.mark.parametrize("word", ["now", "today", "NOW", "Today", "tomorrow", "never"])
-@pytest.mark.parametrize("form", ["ISO8601", "%d.%m.%Y"])
-def test_a_word_is_no_date(word, form):
-    assert np.isnan(Writing(date=form).read(pd.Series([word, "2020-01-02"]))).tolist() == [True, False]
 
 
 def test_commas_before_three_digits_are_decimal_where_another_column_has_decimal_commas():
@@ -205,15 +195,6 @@ def test_a_repeated_key_of_a_line_of_json_is_refused(tmp_path):
         list(read_rows(tmp_path / "t.jsonl"))
 
 
-def test_an_eps_file_is_no_image_whatever_its_name(tmp_path):
-    Image.new("RGB", (8, 8)).save(tmp_path / "drawing.eps")
-    (tmp_path / "drawing.eps").rename(tmp_path / "photo.png")
-    with pytest.raises(
-        ValueError, match=r"photo.png cannot be read as an image \(it holds EPS, whatever its name; save it"
-    ):
-        open_image(tmp_path / "photo.png")
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -240,31 +221,3 @@ def test_a_file_of_another_kind_is_refused_by_its_content(tmp_path, content, rea
     (tmp_path / "t.csv").write_bytes(content)
     with pytest.raises(ValueError, match=rf"t.csv cannot be read as a table \(.*{reason}"):
         read_table_file(tmp_path / "t.csv")
-
-
-def test_quotes_after_a_space_are_quotes(tmp_path):
-    (tmp_path / "t.csv").write_text('x, "my note", y\n' + '1, "red, or ""so""\nblue", 2\n' * 3)
-    table = read_table_file(tmp_path / "t.csv")
-    assert table.to_dict("list") == {"x": [1] * 3, "my note": ['red, or "so"\nblue'] * 3, "y": [2] * 3}
-    (tmp_path / "t.csv").write_text("x, y\n1, a\n")
-    assert read_table_file(tmp_path / "t.csv").to_dict("list") == {"x": [1], "y": ["a"]}
-    (tmp_path / "t.csv").write_text("x,z, y\n1,2, a\n")
-    assert list(read_table_file(tmp_path / "t.csv")) == ["x", "z", " y"], "a space before one name may be meant"
-
-
-def test_a_damaged_parquet_file_is_refused(tmp_path):
-    pytest.importorskip("pyarrow")
-    path = tmp_path / "t.parquet"
-    frame = pd.DataFrame({"x": np.arange(500) * 1.5, "text": [f"row {row}" for row in range(500)]})
-    frame.to_parquet(path, write_page_checksum=True, compression="none")
-    content, draw = path.read_bytes(), np.random.default_rng(0)
-    assert read_table_file(path).equals(frame)
-    body = struct.unpack("<I", content[-8:-4])[0] + 8  # what follows the pages
-    for place in draw.integers(4, len(content) - body, 40):
-        path.write_bytes(content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :])
-        with contextlib.suppress(ValueError):  # some bytes, such as the statistics of a page, change no value
-            assert read_table_file(path).equals(frame)
-    for cut in (content[:-1], content[: len(content) // 2], b""):
-        path.write_bytes(cut)
-        with pytest.raises(ValueError, match="t.parquet cannot be read as a table"):
-            read_table_file(path)

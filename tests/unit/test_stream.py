@@ -1,19 +1,16 @@
 """Tables and datasets larger than memory: the same answers as in memory."""
 
-import threading
-
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from helpers import assert_equal, dataset, gauge, unchecked
 
-from gauge import Dataset, GaugeClassifier, TrainSettings, fit
+from gauge import GaugeClassifier, TrainSettings, fit
 from gauge.data.mapped import read_dataset, write_dataset
 from gauge.tabular.table.files import read_table_file
 from gauge.tabular.table.inputs import class_numbers, known_labels
 from gauge.tabular.table.stream import Stream
-from gauge.training.step import training_step
 
 OPTIONS = {"epochs": 1, "random_state": 0, "verbose": False}
 
@@ -46,61 +43,6 @@ def test_a_mapped_dataset_trains_the_model_that_memory_trains(tmp_path):
     for model, split in zip(models, (train, mapped), strict=True):
         fit(model, split, settings=settings)
     assert_equal(models[0].state_dict(), models[1].state_dict())
-
-
-def test_the_next_batch_of_mapped_data_is_read_while_a_step_runs(tmp_path):
-    write_dataset(tmp_path, [dataset("train", 40)])
-    step = training_step(gauge(), read_dataset(tmp_path), TrainSettings(epochs=1, batch_size=16, masks="up-to=0.5"))
-    own, readers, second = step.batch, [], threading.Event()
-
-    def batch(index, key):
-        readers.append(threading.current_thread())
-        if len(readers) == 2:
-            second.set()
-        return own(index, key)
-
-    step.batch = batch
-    ahead = step.ahead((index, index) for index in torch.arange(40).split(16))
-    next(ahead)
-    assert second.wait(timeout=60)  # nobody has asked for it yet
-    assert [len(batch) for _, _, batch in ahead] == [16, 8]
-    assert threading.current_thread() not in readers
-
-
-def test_a_batch_that_cannot_be_read_is_an_error(tmp_path):
-    write_dataset(tmp_path, [dataset("train", 40)])
-    step = training_step(gauge(), read_dataset(tmp_path), TrainSettings(epochs=1, batch_size=16, masks="up-to=0.5"))
-    with pytest.raises(IndexError, match="out of bounds"):
-        list(step.ahead([(torch.tensor([3, 99]), torch.tensor([3, 99]))]))
-
-
-def test_a_dataset_that_is_complete_is_not_written_again(tmp_path):
-    write_dataset(tmp_path, [dataset("train", 10)])
-    write_dataset(tmp_path, iter([dataset("train", 20)]))
-    assert len(read_dataset(tmp_path)) == 10
-    with pytest.raises(ValueError, match="there are no parts; give at least one"):
-        write_dataset(tmp_path / "new", [])
-    with pytest.raises(ValueError, match="holds no dataset .* write one with write_dataset"):
-        read_dataset(tmp_path / "new")
-
-
-@pytest.mark.parametrize(
-    ("inputs", "observed", "message"),
-    [
-        ({"b": torch.ones(3, 2), "a": torch.ones(3, 2)}, {}, "inputs 'a' .* has inputs 'b'"),
-        ({"a": torch.ones(3, 4), "b": torch.ones(3, 2)}, {}, r"shape \[2\].*shape \[4\]"),
-        ({"a": torch.ones(3, 2).double(), "b": torch.ones(3, 2)}, {}, "torch.float32.*torch.float64"),
-        ({"a": torch.ones(3, 2), "b": torch.ones(3, 2)}, {"a": torch.ones(3, 2) > 0}, r"shape \[\].*shape \[2\]"),
-        ({"a": torch.ones(3, 2)}, {}, "inputs 'b' .* has observed 'a'"),
-    ],
-)
-def test_parts_of_a_dataset_that_differ_in_their_tensors_are_refused(inputs, observed, message, tmp_path):
-    labels = torch.tensor([0, 1, 0])
-    first = Dataset("train", {"a": torch.zeros(3, 2), "b": torch.zeros(3, 2)}, labels)
-    with pytest.raises(ValueError, match=f"the same tensors in one order.*{message}.*; make them alike"):
-        write_dataset(tmp_path, [first, Dataset("train", inputs, labels, observed)])
-    with pytest.raises(ValueError, match="holds no dataset"):
-        read_dataset(tmp_path)
 
 
 @pytest.mark.parametrize("pattern", ["part-*.parquet", "table.csv"])
@@ -139,17 +81,6 @@ def test_rows_without_a_label_are_used_as_in_memory(frame, files, caplog, expert
     assert caplog.text.count(message) == 2
 
 
-def test_of_many_rows_without_a_label_a_sample_is_used(frame, files, monkeypatch):
-    monkeypatch.setattr("gauge.tabular.table.stream.MAX_SAMPLE_ROWS", 30)
-    monkeypatch.setattr("gauge.tabular.table.stream.ROWS_AT_ONCE", 11)
-    some = frame.assign(ill=frame["ill"].where(frame.index < 20))
-    some.to_parquet(files / "few.parquet", index=False)
-    stream = Stream.from_files(files / "few.parquet", "ill", None, 3)
-    assert (len(stream.sample), len(stream.unlabelled), len(stream.codes)) == (20, 30, 20)
-    assert len(stream.unlabelled.merge(frame[20:].drop_duplicates(), on=["age", "ward"])) >= 30
-    assert set(stream.unlabelled) == {"age", "ward"}
-
-
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
 @pytest.mark.parametrize(
     "values",
@@ -184,25 +115,3 @@ def write_labels(frame, path):
         frame.to_json(path, orient="records", lines=True)
     else:
         (frame.to_csv if path.suffix == ".csv" else frame.to_parquet)(path, index=False)
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (['{"y": true}', '{"y": 1}'], "labels are of one type, but 1 is a number and True is a truth value"),
-        (['{"y": "no"}', '{"y": ["yes"]}'], r"labels are texts, numbers or truth values, but \['yes'\] is a list"),
-        (['{"y": ""}', '{"y": null}'], "all labels are missing; give rows that have one"),
-    ],
-)
-def test_labels_that_are_no_classes_are_found_across_parts(lines, message, tmp_path):
-    for number, line in enumerate(lines):
-        (tmp_path / f"part-{number}.jsonl").write_text(line)
-    with pytest.raises(ValueError, match=message):
-        Stream.from_files(tmp_path, "y", None, 0)
-
-
-def test_labels_of_a_table_in_files_are_one_of_its_columns(files):
-    with pytest.raises(ValueError, match="needs the name of its column of labels as y, and takes no sample_weight"):
-        GaugeClassifier().fit(files / "table.csv", ["yes"] * 120)
-    with pytest.raises(ValueError, match="there is no column 'sick' with the labels; the table has"):
-        GaugeClassifier().fit(files / "table.csv", "sick")

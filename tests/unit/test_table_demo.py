@@ -1,6 +1,5 @@
 """The demo on real tables."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -27,14 +26,6 @@ def test_both_halves_have_all_rows_and_only_training_rows_have_blanks():
     assert len(train) == len(test)
     assert train.drop(columns="target").isna().to_numpy().mean() == pytest.approx(demo.BLANK, abs=0.05)
     assert test.notna().all(axis=None)
-
-
-def test_rows_of_tables_with_different_numbers_of_classes_are_counted_together():
-    two, three = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.1, 0.2, 0.7]])
-    answers, labels = demo.pooled([({0.0: {"model": two}}, np.array([0, 0])), ({0.0: {"model": three}}, np.array([2]))])
-    assert answers[0.0]["model"].argmax(1).tolist() == [0, 1, 2]
-    assert answers[0.0]["model"].sum(1).tolist() == pytest.approx([1, 1, 1])
-    assert labels.tolist() == [0, 0, 2]
 
 
 @pytest.mark.slow

@@ -1,23 +1,17 @@
 """Fine-tuned encoders: what is trained is what was asked for, at the rates that were asked for, and it is what is saved."""
 
-from contextlib import chdir
-
 import numpy as np
 import pytest
 import torch
 import transformers
-from helpers import assert_equal, clinic, mistake, unchecked
+from helpers import assert_equal, clinic, unchecked
 from small_transformers import small
 from torch import nn
 from torch.nn.utils import parametrize
-from typer.testing import CliRunner
 
 from gauge import AnySubset, Dataset, GaugeClassifier, Network, TrainSettings, Transformer, UnitEncoder, fit
-from gauge.cli.main import app
-from gauge.encoders._pretrained import PretrainedGrid, PretrainedTokens, depths
+from gauge.encoders._pretrained import PretrainedGrid, PretrainedTokens
 from gauge.randomness import seeded
-from gauge.training.loop import budget
-from gauge.training.step import RATE_FACTOR, make_optimizer
 
 RATES = {"photo": "lora", "notes": "all"}
 pytestmark = pytest.mark.usefixtures("offline")
@@ -91,16 +85,6 @@ def test_training_changes_the_weights_that_tune_names_and_no_others(photos, tune
     assert changed == expected
 
 
-def test_batch_norms_keep_their_statistics_also_where_all_weights_are_trained():
-    config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 8], depths=[1, 1], layer_type="basic")
-    with seeded(0, "resnet"):
-        grid = PretrainedGrid(transformers.ResNetModel(config), 32).tune("all").train()
-    before = {name: buffer.clone() for name, buffer in grid.network.named_buffers()}
-    units = grid(torch.rand(4, 3, 32, 32), torch.ones(4).bool())
-    assert units.requires_grad
-    assert_equal(before, dict(grid.network.named_buffers()))
-
-
 @pytest.mark.parametrize("name", ["Bert", "DistilBert", "ViT", "Dinov2"])
 def test_low_rank_changes_start_at_zero_and_are_merged_into_the_weights(name):
     network = small(name).base_model
@@ -124,51 +108,6 @@ def test_low_rank_changes_start_at_zero_and_are_merged_into_the_weights(name):
     assert not any(parameter.requires_grad for parameter in merged_names.values())
 
 
-def test_rates_fall_from_layer_to_layer_and_rise_over_the_warm_up():
-    model = method("all")
-    settings = SETTINGS.model_copy(update={"tune_rate": 0.02, "tune_decay": 0.5})
-    adam = make_optimizer(model, settings, torch.device("cpu"))
-    rates = {id(each): group for group in adam.param_groups for each in group["params"]}
-    network = pretrained(model).network
-    expected = {"embeddings": 0.25, "0": 0.5, "1": 1.0, "layernorm": 1.0}
-    for name, parameter in network.named_parameters():
-        part = next((part for part in name.split(".") if part in expected), "layernorm")
-        assert rates[id(parameter)][RATE_FACTOR] == 0.02 * expected[part], name
-        assert rates[id(parameter)]["lr"] == pytest.approx(0.01 * 0.02 * expected[part])
-    assert rates[id(model.classifier.head.weight)][RATE_FACTOR] == 1
-    assert list(depths(network).values()) == sorted(depths(network).values(), reverse=True)
-    # of 8 steps 2 are warm-up: a half and the whole of what a cosine gives without it
-    without = budget(SETTINGS.model_copy(update={"warm_up": 0.0}), 32, 2)[1]
-    assert budget(SETTINGS, 32, 2)[1] == pytest.approx(without - 0.01 / 2)
-
-
-@pytest.mark.parametrize(("tune", "factor"), [("lora", 0.1), ("all", 0.01)])
-def test_each_kind_has_a_rate_of_its_own_unless_one_is_given(tune, factor):
-    model = method(tune)
-    assert max(model.rate_factors(None, 0.8).values()) == factor
-    assert max(model.rate_factors(0.5, 0.8).values()) == 0.5
-    assert set(model.rate_factors(0.5, 0.8)) == {each for each in pretrained(model).parameters() if each.requires_grad}
-    assert method("head").rate_factors(0.5, 0.8) == {}
-
-
-class KilledError(Exception):
-    pass
-
-
-def test_an_interrupted_training_ends_bit_for_bit_as_an_uninterrupted_one(fitted, table, options, tmp_path):
-    def kill(stage, epoch):
-        if (stage, epoch.number) == ("backbone", 1):
-            raise KilledError
-
-    with unchecked():
-        with pytest.raises(KilledError):
-            GaugeClassifier(**options).fit(table, "diagnosis", folder=tmp_path, on_epoch=kill)
-        again = GaugeClassifier(**options).fit(table, "diagnosis", folder=tmp_path)
-    assert again.history_[0]["seconds"] > 0
-    assert_equal(again.model_.state_dict(), fitted.model_.state_dict())
-    assert np.array_equal(again.predict_proba(table), fitted.predict_proba(table))
-
-
 def test_a_saved_classifier_holds_the_tuned_weights(fitted, table, models, images, tmp_path):
     encoders = fitted.model_.encoder.encoders
     for modality, column in (("text0", "notes"), ("image0", "photo")):
@@ -183,20 +122,6 @@ def test_a_saved_classifier_holds_the_tuned_weights(fitted, table, models, image
     assert loaded.tune == RATES
     assert not any(each.requires_grad for each in loaded.model_.encoder.encoders["image0"].fine.parameters())
     assert "vit (fine-tuned: lora)" in (tmp_path / "README.md").read_text()
-
-
-@pytest.mark.slow  # tracing takes half a minute
-def test_an_exported_classifier_answers_as_the_tuned_one(table, options, images, tmp_path):
-    from gauge import ExportedClassifier, export
-
-    pictures = table[["age", "photo", "diagnosis"]]
-    encoders = {"photo": options["encoders"]["photo"]}
-    with unchecked():
-        model = GaugeClassifier(**{**options, "encoders": encoders, "tune": "lora", "epochs": 1})
-        model.fit(pictures, "diagnosis")
-        export(model, tmp_path / "model.onnx")
-        exported = ExportedClassifier(tmp_path / "model.onnx", image_folder=images)
-        assert np.allclose(exported.predict_proba(pictures), model.predict_proba(pictures), atol=1e-5)
 
 
 def test_what_cannot_be_tuned_is_refused_with_a_cure(table, options):
@@ -220,28 +145,3 @@ def test_what_cannot_be_tuned_is_refused_with_a_cure(table, options):
     config = transformers.ReformerConfig(vocab_size=20, hidden_size=16, num_attention_heads=2, **layers)
     with pytest.raises(ValueError, match="no gradient reaches the weights of ReformerModel that tune='lora' trains"):
         PretrainedTokens(transformers.ReformerModel(config), 4).tune("lora")  # it computes its gradients itself
-
-
-def test_layers_that_are_kept_in_several_lists_have_one_depth():
-    sizes = {"emb_dim": 16, "n_layers": 3, "n_heads": 2, "n_words": 20}
-    network = transformers.XLMModel(transformers.XLMConfig(**sizes))
-    for name, parameter in network.named_parameters():
-        index = next((int(part) for part in name.split(".") if part.isdigit()), None)
-        assert depths(network)[parameter] == (3 if index is None else 2 - index), name
-
-
-def test_the_command_line_tunes_by_column_and_predicts_as_python_does(table, models, tmp_path):
-    table[["age", "notes", "diagnosis"]].to_csv(tmp_path / "train.csv", index=False)
-    fit = ["fit", "train.csv", "--target", "diagnosis", "--experts", "network", "--epochs", "1", "--out", "model"]
-    fit += ["--encoder", f"notes={models['notes']}"]
-    assert "--tune '' is not NAME=VALUE; write for example photo=lora" in mistake(*fit, "--tune", "=lora", cwd=tmp_path)
-    with chdir(tmp_path), unchecked():
-        result = CliRunner().invoke(app, [*fit, "--tune", "notes=lora"], catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        loaded = GaugeClassifier.load("model")
-        result = CliRunner().invoke(app, ["predict", "model", "train.csv", "--out", "answers.csv"])
-        assert result.exit_code == 0, result.output
-    answers = np.genfromtxt(tmp_path / "answers.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
-    shown = np.stack([answers[name] for name in answers.dtype.names if answers[name].dtype.kind == "f"], 1)
-    assert loaded.tune == {"notes": "lora"}
-    assert np.allclose(shown, loaded.predict_proba(table[["age", "notes"]]), atol=1e-4)

@@ -1,15 +1,17 @@
-"""Bad input answers with the rule, the value and the cure; good input passes through unharmed."""
+"""Bad input answers with the rule, the value and the cure; stages that end early or at chance level are reported."""
+
+import logging
+import re
 
 import pytest
 import torch
-from helpers import DIM, incomplete_batch, network, unchecked, unit_encoder
+from helpers import DIM, SETTINGS, Wobbly, dataset, incomplete_batch, unchecked, unit_encoder
 
-from gauge import Batch, Dataset, Gauge, UnitEncoder
-from gauge.choices import pick
+from gauge import Batch, Dataset, UnitEncoder
 from gauge.encoders.columns import Columns
-from gauge.imputers.zero import Zero
-from gauge.registry import IMPUTERS, KINDS, SCORERS
+from gauge.training.loop import Epoch
 from gauge.training.settings import TrainSettings
+from gauge.training.stages import Stage, StageStore
 from gauge_lab.benchmarks import BENCHMARKS, Overrides, StageOverride
 from gauge_lab.experiment import Experiment
 
@@ -90,48 +92,18 @@ def test_a_batch_of_other_modalities_is_refused():
         unit_encoder()(Batch({"photo": photo()}, {"photo": torch.ones(2).bool()}))
 
 
-def test_scores_that_are_not_finite_name_the_sample():
-    method = Gauge(unit_encoder(), network(), Zero())
-    with torch.no_grad():
-        method.classifier.head.weight.fill_(torch.inf)
-    with pytest.raises(ValueError, match="the evidence scores of sample 10 are not finite"):
-        method.predict(incomplete_batch())
-
-
-def test_gates_that_cannot_tell_units_apart_are_logged(caplog):
-    method = Gauge(unit_encoder(), network(), Zero())
-    with torch.no_grad():
-        method.classifier.head.weight.zero_()
-    method.predict(incomplete_batch())
-    assert "the gates cannot tell units apart" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("inputs", "labels", "observed", "message"),
     [
         (photo(9), torch.zeros(5).long(), {}, r"inputs\['photo'\] has 9 rows but there are 5 labels; align them"),
         (photo(5), torch.zeros(5).long(), {"photo": torch.ones(8).bool()}, r"observed\['photo'\] has 8 rows but"),
-        (
-            photo(5),
-            torch.zeros(5),
-            {},
-            "class numbers 0, 1, ... or -1 for samples without one, .* not torch.float32",
-        ),
+        (photo(5), torch.zeros(5), {}, "class numbers 0, 1, ... or -1 for samples without one, .* not torch.float32"),
         (photo(0), torch.zeros(0).long(), {}, "the train split has no rows"),
     ],
 )
 def test_a_dataset_that_does_not_line_up_is_refused(inputs, labels, observed, message):
     with pytest.raises(ValueError, match=message), unchecked():
         Dataset("train", {"photo": inputs}, labels, observed)
-
-
-def test_unknown_names_are_answered_with_the_nearest():
-    with pytest.raises(ValueError, match="there is no scorer 'tailor'; did you mean 'taylor'?"):
-        SCORERS.get("tailor")
-    with pytest.raises(ValueError, match="there is no imputer 'xyz'; known: iterative, masked_columns, mean, mopoe"):
-        IMPUTERS.get("xyz")
-    with pytest.raises(ValueError, match="there is no kind of component 'method'; did you mean 'methods'?"):
-        pick(KINDS, "method", "kind of component")
 
 
 def test_settings_round_trip_through_yaml_and_refuse_what_they_do_not_know(tmp_path):
@@ -161,9 +133,26 @@ def test_overrides_change_one_stage_and_nothing_else():
         Overrides.parse({"finetune": {"epoch": 1}}, "here")
 
 
-def test_overrides_of_the_backbone_reach_a_baseline_without_settings_of_its_own():
-    changed = BENCHMARKS.get("polymnist5k").with_overrides(Overrides(backbone=StageOverride(epochs=77)))
-    assert changed.settings.baseline.epochs == 77
-    both = Overrides(backbone=StageOverride(epochs=77), baseline=StageOverride(epochs=5))
-    changed = BENCHMARKS.get("polymnist5k").with_overrides(both)
-    assert (changed.settings.backbone.epochs, changed.settings.baseline.epochs) == (77, 5)
+def epoch(number, score=None):
+    return Epoch(number, 100, {"task": 0.5}, score, seconds=1.0)
+
+
+def make(train) -> Wobbly:
+    return Wobbly(4)
+
+
+def trained(**settings):
+    stage = Stage("wobbly", make, {}, SETTINGS.model_copy(update=settings))
+    return StageStore(dataset("train", 40), dataset("val", 300, seed=50), None).trained(stage)
+
+
+def test_a_stage_that_ends_at_chance_level_is_reported(caplog):
+    trained(epochs=1, learning_rate=1e-9)
+    assert "wobbly ended at chance level: validation accuracy" in caplog.text
+    assert "the class frequencies alone give 33.3 %; train for more epochs" in caplog.text
+
+
+def test_a_stage_that_ends_before_its_last_epoch_is_reported(caplog):
+    with caplog.at_level(logging.INFO, "gauge"):
+        trained(epochs=50, learning_rate=1e-9, patience=2)
+    assert re.search(r"wobbly ended after \d of 50 epochs; epoch \d was the best", caplog.text)

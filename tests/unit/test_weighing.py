@@ -1,18 +1,24 @@
-"""Weights and scores come from answers for rows that had no part in them; a slow expert that hardly counts is not asked."""
+"""Weights and scores come from answers for rows that had no part in them."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from helpers import unchecked
 from scipy.special import log_softmax
+from sklearn.metrics import roc_auc_score
 
 from gauge import GaugeClassifier
 from gauge.tabular import estimator
-from gauge.tabular.experts._ensemble import Weights
-from gauge.tabular.experts._weighing import Answers, weigh
+from gauge.tabular.experts import Task
+from gauge.tabular.experts._scores import CrossFit, every_source
+from gauge.tabular.experts._weighing import Answers
+from gauge.tabular.preparation import PRESETS, make_recipe
+from gauge.tabular.table.rows import Rows
+from gauge.tabular.table.schema import Schema
+from gauge.tabular.table.splits import Splits
 
 LINEAR = {"experts": "linear", "trust": False, "random_state": 0, "verbose": False}
 ROWS, EXPERTS = 60, 8
@@ -50,7 +56,7 @@ def answers():
 
 @pytest.fixture(scope="module")
 def results():
-    """What a fit with and one without a network pass on to the estimator, by the number of experts."""
+    """What a fit passes on to the estimator, and the fitted model."""
     kept, fit_ensemble = {}, estimator.fit_ensemble
 
     def watched(task, names, **options):
@@ -59,9 +65,8 @@ def results():
 
     with pytest.MonkeyPatch.context() as patch, unchecked():
         patch.setattr(estimator, "fit_ensemble", watched)
-        quick = GaugeClassifier(**LINEAR | {"experts": ["trees", "linear"]}).fit(*table())
-        slow = GaugeClassifier(**LINEAR | {"experts": ["network"], "epochs": 2}).fit(*table())
-    return {"quick": (*kept[2], quick), "slow": (*kept[1], slow)}
+        model = GaugeClassifier(**LINEAR | {"experts": ["trees", "linear"]}).fit(*table())
+    return *kept[2], model
 
 
 def loss(probabilities, labels):
@@ -91,26 +96,8 @@ def test_an_expert_that_guesses_has_almost_no_weight_and_equal_ones_have_equal_w
     assert weights[0] == pytest.approx(weights[2], abs=0.1)
 
 
-def test_the_fewer_rows_are_held_out_the_nearer_the_weights_are_to_equal_ones():
-    labels = np.random.default_rng(1).integers(0, 2, 3000)
-    answers = given(np.stack([able(labels, 2, 3), able(labels, 0, 4)], 1), labels)
-    better = [learned_weights(answers, rows)[0] for rows in (0, 3, 30, 3000)]
-    assert better[0] == 0.5
-    assert all(fewer < more for fewer, more in pairwise(better))
-    assert better[1] - 0.5 < (better[-1] - 0.5) / 2
-    assert better[-1] > 0.9
-
-
-def test_few_rows_hardly_make_the_answer_of_all_experts_surer_and_many_do():
-    labels = np.random.default_rng(1).integers(0, 2, 3000)
-    answers = given(np.stack([able(labels, 6, 3), able(labels, 6, 4)], 1) / 2, labels)  # half as sure as they should be
-    few, many = (answers.learn(range(2), np.arange(3000) < rows) for rows in (20, 3000))
-    assert 1 < few(np.ones(1)).mean() < 1.5
-    assert many(np.ones(1)).mean() > 2.5
-
-
 def test_every_row_is_answered_by_experts_that_have_not_seen_it(results):
-    task, result, model = results["quick"]
+    task, result, model = results
     ensemble, rows, labels = result.validated
     assert sorted(rows.cells[:, 0]) == sorted(task.rows.cells[:, 0])
     assert model.n_rows_ == {"train": 150, "val": 150, "empty": 0}
@@ -124,34 +111,83 @@ def test_every_row_is_answered_by_experts_that_have_not_seen_it(results):
         assert loss(np.exp(seen), labels) < loss(np.exp(answers), labels)  # the one that answers has learned from them
 
 
-def test_a_network_learns_from_the_rows_held_out_in_the_end_and_is_validated_before(results):
-    _, result, model = results["slow"]
-    ensemble, rows, _ = result.validated
-    assert (result.training.rows, len(rows)) == (150, 30)
-    assert model.epochs_["refit"] == 1
-    assert [each["stage"] for each in model.history_][-1] == "refit"
-    before, after = (each.experts["network"].predict(rows) for each in (ensemble, result.ensemble))
-    assert not np.allclose(before, after)
+QUICK = {"experts": "trees", "trust": False, "random_state": 0, "n_jobs": 1, "verbose": False}
+WORDS = np.array([f"word{number}" for number in range(60)])
 
 
-def test_a_slow_expert_without_weight_is_not_asked_and_a_useful_one_is():
-    frame, labels = table(450)
-    shuffled = np.random.default_rng(1).permutation(labels)
+def task_of(frame, labels, splits=None, **kinds):
+    schema = Schema.from_frame(frame, kinds)
+    rows = Rows.from_frame(schema, frame, schema.encode(frame))
+    recipe = make_recipe(GaugeClassifier().get_params(deep=False), PRESETS["default"], 0, 2)
+    return Task(rows, labels, np.ones(len(labels)), 2, recipe, torch.device("cpu"), splits=splits)
+
+
+def cross_fit(task):
+    return CrossFit(task, every_source(task.rows.schema, task.terms, task.pixels))
+
+
+def noise(rows=240):
+    """Texts and categories that a model can memorise, and labels that have nothing to do with them."""
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({"place": [f"place {number // 2}" for number in draw.permutation(rows)]})
+    frame["note"] = [" ".join(draw.choice(WORDS, 12)) + f" only{number // 2}" for number in range(rows)]
+    return frame, draw.integers(0, 2, rows)
+
+
+def test_scores_of_training_rows_are_not_memorised():
+    frame, labels = noise()
+    task = task_of(frame, labels)
+    scores, columns = cross_fit(task)(np.arange(len(labels)))
+    assert list(scores.sources) == ["place", "note"]
+    memorised = scores.columns(task.rows)
+    for column in range(scores.count):
+        assert roc_auc_score(labels, memorised[:, column]) > 0.9
+        assert abs(roc_auc_score(labels, columns[:, column]) - 0.5) < 0.1
+
+
+def test_scores_of_a_fold_do_not_know_the_labels_held_out():
+    frame, labels = noise()
+    train, held_out = np.arange(180), np.arange(180, 240)
+    other = labels.copy()
+    other[held_out] = 1 - other[held_out]
+    (first, columns), (second, changed) = (cross_fit(task_of(frame, each))(train) for each in (labels, other))
+    assert np.array_equal(columns, changed)
+    for name in first.learned:
+        assert np.array_equal(first.learned[name].coefficients, second.learned[name].coefficients)
+
+
+def test_rows_of_a_group_do_not_tell_the_scores_of_each_other():
+    people = np.repeat(np.arange(30), 4)
+    labels = people % 2
+    frame = pd.DataFrame({"name": [f"person {person}" for person in people], "x": np.arange(120.0)})
+    apart = cross_fit(task_of(frame, labels, name="category"))(np.arange(120))[1]
+    together = cross_fit(task_of(frame, labels, Splits(people), name="category"))(np.arange(120))[1]
+    assert roc_auc_score(labels, apart[:, 0]) > 0.9
+    assert np.allclose(together, 0.0, atol=1e-6)
+
+
+def places(rows, seed):
+    """Each of 120 places has a tendency; most of them are rare."""
+    draw, tendency = np.random.default_rng(seed), np.random.default_rng(9).random(120) < 0.5
+    place = np.minimum(draw.geometric(0.02, rows) - 1, 119)
+    labels = np.where(draw.random(rows) < 0.85, tendency[place], ~tendency[place])
+    frame = pd.DataFrame({"place": [f"place {each}" for each in place], "x": draw.normal(size=rows)})
+    return frame.mask(draw.random(frame.shape) < 0.1), labels.astype(int)
+
+
+def test_a_category_that_training_has_not_seen_is_rare_where_others_are_and_the_page_says_so(caplog):
+    frame, labels = places(200, seed=0)
     with unchecked():
-        good, bad = (GaugeClassifier(**LINEAR).fit(frame[:150], each[:150]).fitted_ for each in (labels, shuffled))
-    experts = {"good": good.ensemble.experts["linear"], "bad": bad.ensemble.experts["linear"]}
-    experts["bad"].coefficients *= 1000  # sure of what it has learned from noise
-    rows = good.read(frame[150:])[1]
-    numbers, part = (labels[150:] == "up").astype(int), np.arange(300) % 5
-    used = {}
-    for slow in experts:
-        both = replace(good.ensemble, experts=experts, combination=Weights.equal(2))
-        board = weigh(both, rows, numbers, part, rate=0.5, slow=[slow]).set_index("expert")
-        used[slow] = dict(zip(experts, both.used, strict=True))
-        if slow == "bad":
-            assert board.loc["bad", "weight"] == 0
-            alone = replace(good.ensemble, combination=Weights.equal(1))
-            weigh(alone, rows, numbers, part, rate=0.5)
-            experts["bad"].predict = None  # an answer of it would be an error
-            assert np.allclose(both.predict(rows), alone.predict(rows))
-    assert used == {"good": {"good": True, "bad": True}, "bad": {"good": True, "bad": False}}
+        model = GaugeClassifier(**QUICK, max_categories=10).fit(frame, labels)
+        caplog.clear()
+        kept = model.schema_.table[0].words[0]
+        new = pd.DataFrame({"place": ["the moon", kept, None], "x": [0.0, 0.0, 0.0]})
+        fitted = model.fitted_
+        assert fitted.read(new)[1].observed()[:, 0].tolist() == [True, True, False]
+        assert "was not seen" not in caplog.text
+        shown = [[unit.value for unit in row.units if unit.column == "place"] for row in fitted.evidence(new)]
+        assert shown == [["the moon (rare)"], [kept], [""]]
+        assert "place" not in model.advise(new[:1]).to_string()
+        moved = model.drift(pd.DataFrame({"place": ["the moon"] * 100, "x": np.arange(100.0)}))
+    assert "'a rare value' in 100 % of the values instead of 6" in str(moved)
+    assert "never saw" not in str(moved)

@@ -5,7 +5,6 @@ import logging
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from helpers import unchecked
 
 from gauge import GaugeClassifier
@@ -62,18 +61,6 @@ def test_names_that_differ_in_spaces_around_them_are_those_of_training(model, fr
     assert "column 'age ' (first of 2) is read as column 'age' of training" in caplog.text
     both = frame.rename(columns={"dose": " dose"}).assign(**{"dose ": 1.0})
     np.testing.assert_array_equal(model.predict_proba(both), model.predict_proba(frame.drop(columns="dose")))
-
-
-def test_no_rows_have_no_importance(model, frame):
-    with pytest.raises(ValueError, match="the table has no rows; give some to measure the importance of columns on"):
-        model.importance(frame[:0])
-
-
-def test_plans_are_refused_with_a_cure(frame, labels):
-    polars = pytest.importorskip("polars")
-    classifier = GaugeClassifier(experts="linear", trust=False, verbose=False)
-    with pytest.raises(ValueError, match=r"a LazyFrame, a plan to compute them; give rows.collect\(\)"):
-        classifier.fit(polars.LazyFrame({"age": frame["age"].tolist()}), labels)
 
 
 def test_records_and_names_that_are_no_texts_are_refused_with_a_cure(frame, labels):
@@ -140,40 +127,10 @@ def test_nullable_integers_come_back_as_integers_and_mixed_labels_are_refused(fr
         GaugeClassifier(**OPTIONS).fit(frame, pd.Series([True, 1] * 30, dtype=object))
 
 
-@pytest.mark.parametrize("kind", ["boolean", "category", "bool[pyarrow]"])
-@pytest.mark.parametrize("form", [pd.Series, pd.array])
-def test_truth_values_of_any_type_of_pandas_come_back_as_truth_values(frame, labels, kind, form):
-    pytest.importorskip("pyarrow")
-    given = form(labels == 1, dtype=kind)
-    model = GaugeClassifier(**OPTIONS | {"experts": "linear"})
-    assert model.fit(frame, given).classes_.tolist() == [False, True]
-    assert model.classes_.dtype == bool
-    assert model.fit(frame[["age", "dose"]].to_numpy(), given).classes_.dtype == bool
-
-
 def test_classes_that_differ_only_in_spaces_or_capital_letters_are_reported(caplog):
     with caplog.at_level(logging.WARNING):
         class_numbers(["no", "yes", "yes ", "Yes"] * 5)
     assert "the target has classes that differ only in spaces or capital letters ('Yes', 'yes', 'yes ')" in caplog.text
-
-
-def test_labels_that_are_more_or_fewer_than_the_rows_are_refused(model, frame, labels):
-    for ask in (model.explain, model.evaluate, model.importance):
-        for few, many in ((50, 60), (60, 50)):
-            with pytest.raises(ValueError, match=f"the table has {few} rows but there are {many} labels; give one for"):
-                ask(frame[:few], labels[:many])
-
-
-def test_rows_of_one_class_have_no_auc_and_no_warning(model, frame):
-    evaluation = model.evaluate(frame, np.ones(60, int))
-    assert np.isnan(evaluation["auc"])
-    assert evaluation["accuracy"] == (model.predict(frame) == 1).mean()
-
-
-def test_a_kept_column_never_takes_the_place_of_the_evidence(model, frame):
-    explanation = model.explain(frame[:1].assign(value="mine", patient="p"), keep=["patient", "value"])
-    with pytest.raises(ValueError, match="column 'value' cannot be kept: the result has one of that name; rename it"):
-        explanation.to_frame()
 
 
 @pytest.mark.parametrize(
@@ -201,17 +158,6 @@ def test_a_series_a_name_of_weights_and_a_misspelt_target_are_refused_with_what_
         fresh.fit(frame.assign(diagnosis=labels), "diagnoses")
 
 
-def test_rows_of_an_index_with_levels_are_named_by_both(model, frame):
-    levels = [np.arange(len(frame)) // 3, [f"v{number}" for number in range(len(frame))]]
-    assert set(model.explain(frame.set_index(levels)[:2]).to_frame()["row"]) == {"0, v0", "0, v1"}
-
-
-def test_a_large_class_is_reported_as_what_an_accuracy_has_to_beat(frame, capsys):
-    with unchecked():
-        GaugeClassifier(experts="linear", trust=False).fit(frame, ["no"] * 56 + ["yes"] * 4)
-    assert "always predicting 'no' gives an accuracy of 93.3 %: look at AUC and log loss" in capsys.readouterr().err
-
-
 def test_a_target_that_is_an_identifier_a_text_or_a_quantity_is_refused_or_reported(caplog):
     with caplog.at_level(logging.WARNING):
         class_numbers([f"patient {row}" for row in range(15)])
@@ -233,33 +179,6 @@ def test_a_target_that_is_an_identifier_a_text_or_a_quantity_is_refused_or_repor
         class_numbers(beside_missing(pd.Series([1e20, 1.0] * 30)))
 
 
-def test_many_columns_are_one_unit_of_the_network_and_that_is_reported(frame, labels, caplog, monkeypatch, tmp_path):
-    for module in ("table.inputs", "experts._architecture", "ensemble"):
-        monkeypatch.setattr(f"gauge.tabular.{module}.FINE_COLUMNS", 2)
-    with unchecked(), caplog.at_level(logging.WARNING):
-        assert set(GaugeClassifier(**OPTIONS | {"experts": "auto"}).fit(frame, labels).ensemble_.experts) == {
-            "trees",
-            "linear",
-        }
-        model = GaugeClassifier(**NETWORK).fit(frame.mask(frame["age"] > 1), labels)
-        rows = model.explain(frame[:2].assign(dose=[None, 1.0])).to_frame()
-    assert "3 columns are numbers and categories, more than 2; a network would read them as one unit" in caplog.text
-    assert model.model_.encoder.unit_counts == {"table": 1}
-    second = rows[rows["row"] == rows["row"].iloc[-1]]
-    assert second["gate"].nunique() == 1
-    assert len(second) == 3
-    assert rows["state"].tolist().count("missing") == 1
-    model.save(tmp_path / "model")
-    assert np.array_equal(GaugeClassifier.load(tmp_path / "model").predict_proba(frame), model.predict_proba(frame))
-
-
-def test_the_duration_of_a_large_fit_is_estimated_first(frame, labels, caplog, monkeypatch):
-    monkeypatch.setattr("gauge.tabular.experts._training.MIN_ROWS_ESTIMATED", 40)
-    with unchecked(), caplog.at_level(logging.WARNING):
-        GaugeClassifier(**NETWORK).fit(frame, labels)
-    assert "training the network on 48 rows takes about 0 min here; time_limit=" in caplog.text
-
-
 def test_balancing_leaves_probabilities_those_of_the_data_and_predictions_balanced(tmp_path):
     draw = np.random.default_rng(0)
     labels = (draw.random(600) < 0.1).astype(int)
@@ -273,14 +192,6 @@ def test_balancing_leaves_probabilities_those_of_the_data_and_predictions_balanc
     assert explained["prediction"].tolist() == [str(label) for label in model.predict(rows[:9])]
     model.save(tmp_path)
     assert np.array_equal(GaugeClassifier.load(tmp_path).predict(rows), model.predict(rows))
-
-
-@pytest.mark.parametrize("weights", [{0: np.nan, 1: 1.0}, {0: 1.0, 1: np.inf}, {0: -1.0, 1: 1.0}, {0: 0.0, 1: 0.0}])
-def test_class_weights_that_decide_nothing_are_refused(frame, labels, weights):
-    with pytest.raises(
-        ValueError, match="class_weight gives class .* the weight .*; give finite weights of at least 0"
-    ):
-        GaugeClassifier(**OPTIONS, class_weight=weights).fit(frame, labels)
 
 
 @pytest.mark.parametrize("missing", [np.nan, None, pd.NA, " "])
@@ -308,18 +219,3 @@ def test_labels_that_are_neither_texts_nor_numbers_are_refused_before_training(f
     labels = pd.Series([*pair] * 30)
     with pytest.raises(ValueError, match="labels are texts, numbers or truth values, but .* is a .*; make them texts"):
         GaugeClassifier(**OPTIONS).fit(frame, labels)
-
-
-def test_n_jobs_is_the_number_of_threads_of_a_fit_and_of_nothing_after_it(frame, labels):
-    before, seen = torch.get_num_threads(), []
-    options = NETWORK | {"n_jobs": before + 1}
-    with unchecked():
-        GaugeClassifier(**options).fit(
-            frame[:30], labels[:30], on_epoch=lambda *_: seen.append(torch.get_num_threads())
-        )
-    assert set(seen) == {before + 1}
-    assert torch.get_num_threads() == before
-    with pytest.raises(
-        ValueError, match="The 'n_jobs' parameter of GaugeClassifier must be a positive integer, -1 or None"
-    ):
-        GaugeClassifier(n_jobs=0).fit(frame, labels)
