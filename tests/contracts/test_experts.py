@@ -79,10 +79,3 @@ def test_rows_in_any_order_and_number_get_the_same_answers(expert, rows):
     answers, order = expert.predict(rows), np.random.default_rng(0).permutation(len(rows))
     assert np.allclose(expert.predict(rows.take(order)), answers[order], atol=1e-5)
     assert np.allclose(expert.predict(rows.take(order[:3])), answers[order[:3]], atol=1e-5)
-
-
-def test_moving_to_the_cpu_and_recording_there_change_nothing(expert, rows):
-    answers = expert.predict(rows)
-    expert.to(torch.device("cpu"))
-    expert.record()
-    assert np.array_equal(expert.predict(rows), answers)

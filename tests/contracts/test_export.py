@@ -109,15 +109,33 @@ class Peeking(nn.Module):
         return (x if x.sum() > 0 else -x,)
 
 
-def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path, train):
+REFUSED = {
+    "AnySubset cannot be exported; give a Gauge, a GaugePlus or a": lambda train: any_subset(),
+    "GaugeClassifier instance is not fitted yet": lambda train: GaugeClassifier(),
+    "the imputer Oracle cannot be exported: it returns values that a benchmark has hid": lambda train: gauge(Oracle()),
+    "Contrastive cannot be exported: ONNX has no operator": lambda train: gauge(imputer("contrastive", train)),
+    "MoPoE cannot be exported: it draws at random by a sample's key": lambda train: gauge(linear_mopoe(train)),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path, train, batch, message):
+    with unchecked(), pytest.raises(ValueError, match=message):
+        export(REFUSED[message](train), tmp_path / "model.onnx", example=batch)
+
+
+def test_a_gauge_needs_an_example_and_a_known_format(tmp_path):
+    with pytest.raises(ValueError, match="a network does not know the shapes of its inputs; give a batch of them as"):
+        export(small_gauge(), tmp_path / "model.pt2")
+    with pytest.raises(ValueError, match="there is no export format 'pkl'; known: onnx, pt2"):
+        export(small_gauge(), tmp_path / "model.pkl")
+
+
+def test_a_network_that_looks_at_values_cannot_be_traced():
     with pytest.raises(
         ValueError, match=r"the network cannot be traced \(.+\); components in it must compute with ten"
     ):
         trace(Peeking(), [noise(3, 2)])
-    with unchecked(), pytest.raises(ValueError, match="AnySubset cannot be exported; give a Gauge, a GaugePlus or a"):
-        export(any_subset(), tmp_path / "model.onnx")
-    with pytest.raises(ValueError, match="GaugeClassifier instance is not fitted yet"):
-        export(GaugeClassifier(), tmp_path / "model.onnx")
 
 
 class Encoders(nn.Module):
@@ -180,28 +198,11 @@ def test_every_imputer_gives_the_same_in_an_exported_graph_or_says_why_not(train
     assert {name: value for name, value in worst.items() if value >= 1e-5} == {}
 
 
-def test_an_imputer_that_cannot_be_exported_says_why(tmp_path, train, batch):
-    with pytest.raises(
-        ValueError, match="the imputer Oracle cannot be exported: it returns values that a benchmark has hid"
-    ):
-        export(gauge(Oracle()), tmp_path / "oracle.onnx", example=batch)
-    with pytest.raises(
-        ValueError, match="MoPoE cannot be exported: it draws at random by a sample's key; make it with sample"
-    ):
-        export(gauge(linear_mopoe(train)), tmp_path / "mopoe.onnx", example=batch)
-
-
 def backbones() -> dict[str, nn.Module]:
     transformers = pytest.importorskip("transformers")
     layer = nn.TransformerEncoderLayer(DIM, 2, 16, batch_first=True, norm_first=True)
-    sizes = {
-        "hidden_size": DIM,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 16,
-        "vocab_size": 9,
-    }
-    bert = transformers.BertModel(transformers.BertConfig(initializer_range=0.3, **sizes))
+    sizes = {"hidden_size": DIM, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    bert = transformers.BertModel(transformers.BertConfig(initializer_range=0.3, vocab_size=9, **sizes))
     return {
         "transformer": Transformer(DIM, heads=2, depth=1),
         "torch": FromTorch(nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)),
@@ -237,15 +238,6 @@ def test_scores_and_gates_of_every_backbone_are_the_same_in_an_exported_graph():
 def small_gauge() -> Gauge:
     encoder = UnitEncoder({"table": Columns((5,), DIM)}, DIM)
     return Gauge(encoder, Network(Transformer(DIM, heads=2, depth=1), DIM, CLASSES))
-
-
-def test_a_gauge_needs_an_example_and_a_known_format(tmp_path):
-    with pytest.raises(
-        ValueError, match="a network does not know the shapes of its inputs; give a batch of them as ex"
-    ):
-        export(small_gauge(), tmp_path / "model.pt2")
-    with pytest.raises(ValueError, match="there is no export format 'pkl'; known: onnx, pt2"):
-        export(small_gauge(), tmp_path / "model.pkl")
 
 
 @pytest.mark.slow
@@ -304,16 +296,9 @@ def classifier(tmp_path_factory):
     """A classifier with all experts of the package on columns of all kinds, 1,000 other rows, and a folder."""
     folder = tmp_path_factory.mktemp("visits")
     with unchecked():
-        model = GaugeClassifier(
-            experts=EXPERTS.names(),
-            epochs=1,
-            random_state=0,
-            image_size=20,
-            image_folder=folder,
-            verbose=False,
-            max_categories=20,
-            columns={"ward": "category"},
-        ).fit(visits(200, folder), "diagnosis")
+        options = {"epochs": 1, "random_state": 0, "image_size": 20, "verbose": False, "max_categories": 20}
+        model = GaugeClassifier(experts=EXPERTS.names(), image_folder=folder, columns={"ward": "category"}, **options)
+        model.fit(visits(200, folder), "diagnosis")
     kinds = {column.kind for column in model.schema_.columns}
     assert kinds == set(COLUMNS.names()) - {"signal"}, (
         "signals of all experts are refused, and have a test of their own"
@@ -345,26 +330,19 @@ def test_every_expert_and_all_together_answer_the_same_in_an_exported_file(class
     assert exported.predict_proba(rows[:0]).shape == (0, 3)
 
 
-def test_an_expert_that_cannot_be_exported_is_refused(classifier, tmp_path, monkeypatch):
+def test_an_expert_or_a_kind_of_column_that_cannot_be_exported_is_refused(classifier, tmp_path, monkeypatch):
     model, _, _ = classifier
     monkeypatch.delattr(Linear, "export")
-    with pytest.raises(ValueError, match="the expert Linear cannot be exported; leave it out with --experts"):
-        export(model, tmp_path / "model.onnx", experts=["linear"])
-    assert not (tmp_path / "model.onnx").exists()
-    with pytest.raises(ValueError, match="there is no expert in this classifier 'forest'; known: network, trees, lin"):
-        export(model, tmp_path / "model.onnx", experts=["forest"])
-
-
-def test_a_kind_of_column_whose_vectors_no_graph_computes_is_refused(classifier, tmp_path, monkeypatch):
-    model, _, _ = classifier
     monkeypatch.delattr(Image, "export_vectors")
-    with pytest.raises(ValueError, match="column 'photo' cannot be exported: kind 'image' has no export_vectors"):
-        export(model, tmp_path / "model.onnx", experts=["trees"])
-
-
-def test_a_program_of_torch_holds_a_network_alone(classifier, tmp_path):
-    with pytest.raises(ValueError, match="a .pt2 file holds a network alone, and this classifier has .*, trees"):
-        export(classifier[0], tmp_path / "model.pt2")
+    for experts, name, message in (
+        (["linear"], "model.onnx", "the expert Linear cannot be exported; leave it out with --experts"),
+        (["forest"], "model.onnx", "there is no expert in this classifier 'forest'; known: network, trees, lin"),
+        (["trees"], "model.onnx", "column 'photo' cannot be exported: kind 'image' has no export_vectors"),
+        (None, "model.pt2", "a .pt2 file holds a network alone, and this classifier has .*, trees"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            export(model, tmp_path / name, experts=experts)
+    assert not list(tmp_path.iterdir())
 
 
 def test_terms_are_counted_as_the_linear_expert_counts_them(classifier):

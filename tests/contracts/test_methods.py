@@ -1,39 +1,45 @@
 """Every method and variant, however it is registered, keeps the contract that training and evaluation rely on."""
 
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 
 import pytest
 import torch
-from helpers import rows_of, untrained
+from helpers import count_calls, gradients, rows_of, untrained
 from small_benchmarks import OTHERS, SMALL, samples
 
 from gauge.data import Dataset
 from gauge.masks import AnyModalities, UpTo
-from gauge.randomness import sample_keys
+from gauge.randomness import sample_keys, seeded
 from gauge.training.loop import fit
 from gauge.training.settings import TrainSettings
+from gauge.training.source import plain
 from gauge.training.stages import Stage
 from gauge.types import Method
 from gauge.values import Batch
+from gauge_lab.benchmarks import Benchmark
 from gauge_lab.plans import last_stage, plan_of
 from gauge_lab.plans.gauge import VARIANTS
 from gauge_lab.registry import METHODS
 
-ROWS = [(method, variant) for method in METHODS.names() for variant in plan_of(method).variants]
+
+def distinct(benchmark: Benchmark, *, gatings: bool = True) -> list[tuple[str, str]]:
+    """One row of each distinct class (the function that makes it, on as many trained parts) and gating."""
+    found: dict[tuple[str, ...], tuple[str, str]] = {}
+    for method in METHODS.names():
+        if plan_of(method).unsupported(benchmark) is None:
+            for variant in plan_of(method).variants:
+                stage = last_stage(benchmark, method, variant, 0)
+                gating = str(plain(stage.arguments.get("gating"))) if gatings else ""
+                found.setdefault((method, str(stage.make), str(len(stage.needs)), gating), (method, variant))
+    return list(found.values())
+
+
+ROWS = distinct(SMALL)
+OTHER_ROWS = [(data, *row) for data, benchmark in OTHERS.items() for row in distinct(benchmark, gatings=False)]
 GRIDLESS = ("images-and-text", "one-table")
 GRIDS = [variant for variant, chosen in VARIANTS.items() if chosen.grid]
-SEVERAL_IMAGES = ("pairs-of-views", "one-image")  # what differs from SMALL is their number, which concerns no variant
-OTHER_ROWS = [
-    pytest.param(
-        *(data, method, variant),
-        id=f"{data}:{method}:{variant}",
-        marks=[pytest.mark.slow] if data in SEVERAL_IMAGES and variant != method else [],
-    )
-    for data, benchmark in OTHERS.items()
-    for method, variant in ROWS
-    if plan_of(method).unsupported(benchmark) is None and not (data in GRIDLESS and variant in GRIDS)
-]
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +53,7 @@ def build(stage: Stage, train: Dataset) -> Method:
     return module
 
 
-@pytest.fixture(
-    scope="module", params=[row for row in ROWS if plan_of(row[0]).unsupported(SMALL) is None], ids=":".join
-)
+@pytest.fixture(scope="module", params=ROWS, ids=":".join)
 def row(request, train):
     """A stage and its method, built once for all tests of the row."""
     stage = last_stage(SMALL, *request.param, 0)
@@ -68,16 +72,18 @@ def batch(train):
     return train.batch(index, keep=AnyModalities().keep(train.feature_counts, key), key=key)
 
 
-def test_loss_is_finite_and_trains_what_is_not_frozen(method, batch):
+def test_the_loss_is_finite_trains_what_is_not_frozen_and_runs_every_encoder_at_most_once(method, batch):
     if type(method).loss is Method.loss:
         assert not method.is_trainable
         pytest.skip("the method has nothing to train")
+    names = [name for name, module in method.named_modules() if name.split(".")[-1:] == ["encoders"]]
+    calls = [count_calls(encoder) for name in names for encoder in method.get_submodule(name).children()]
     loss = sum(method.train().loss(batch).values())
-    loss.backward()
+    assert all(len(rows) <= 1 for rows in calls)
     assert torch.isfinite(loss)
-    gradients = [parameter.grad for parameter in method.parameters() if parameter.grad is not None]
-    assert any(bool((gradient != 0).any()) for gradient in gradients)
-    assert all(bool(torch.isfinite(gradient).all()) for gradient in gradients)
+    found = gradients(method, loss)
+    assert any(bool((gradient != 0).any()) for gradient in found.values())
+    assert all(bool(torch.isfinite(gradient).all()) for gradient in found.values())
 
 
 def test_predict_is_the_same_in_every_mode_and_leaves_no_graph(method, batch):
@@ -90,9 +96,19 @@ def test_predict_is_the_same_in_every_mode_and_leaves_no_graph(method, batch):
         torch.testing.assert_close(method.predict(batch).logits, plain)
 
 
-def test_unobserved_values_never_change_the_logits(method, batch):
-    noise = {name: torch.full_like(values, torch.nan) for name, values in batch.inputs.items()}
-    torch.testing.assert_close(method.predict(batch.filled(noise)).logits, method.predict(batch).logits)
+def test_unobserved_values_and_labels_change_no_logits_and_unobserved_values_no_gradient(method, batch):
+    hidden = batch.filled({name: torch.full_like(values, torch.nan) for name, values in batch.inputs.items()})
+    expected = method.predict(batch).logits
+    torch.testing.assert_close(method.predict(replace(hidden, labels=None)).logits, expected)
+    if method.is_trainable:
+        other = deepcopy(method)  # what a loss counts is counted twice
+        first, second = (_gradients(each, given) for each, given in ((method, batch), (other, hidden)))
+        torch.testing.assert_close(second, first)
+
+
+def _gradients(method: Method, batch: Batch) -> dict[str, torch.Tensor]:
+    with seeded(0, "dropout"):
+        return gradients(method, sum(method.train().loss(batch).values()))
 
 
 def test_order_of_the_batch_does_not_matter(method, batch):
@@ -131,7 +147,7 @@ def test_saved_state_brings_the_same_predictions_back(row, method, batch, train)
     assert torch.equal(other.predict(batch).logits, method.predict(batch).logits)
 
 
-@pytest.mark.parametrize(("data", "name", "variant"), OTHER_ROWS)
+@pytest.mark.parametrize(("data", "name", "variant"), OTHER_ROWS, ids=map(":".join, OTHER_ROWS))
 def test_the_contract_holds_for_tables_text_many_views_and_single_modalities(data, name, variant):
     """Loss and logits are finite whatever is missing, cells or whole modalities, and missing values are never read."""
     train, batch = other_data(data)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from helpers import DIM, network, noise
 
-from gauge import FromFunction, Network, Transformer, UnitEncoder
+from gauge import Network, Transformer, UnitEncoder
 from gauge.encoders.conv_grid import ConvGrid
 from gauge.nn.attention import Attention, Block
 from gauge.paper.gauge import attention_bias
@@ -48,20 +48,8 @@ def test_adding_log_g_multiplies_the_unnormalised_weight_by_g(attention, sequenc
     torch.testing.assert_close(attention.weights(sequence, attention_bias(gates)), weights)
 
 
-def test_without_a_bias_attention_is_plain_softmax_attention(attention, sequence):
-    output, weights = by_hand(attention, sequence, torch.ones(3, 5))
-    torch.testing.assert_close(attention(sequence), output)
-    torch.testing.assert_close(attention.weights(sequence), weights)
-
-
 def test_open_gates_change_nothing(network, tokens):
     torch.testing.assert_close(network(tokens, attention_bias(torch.ones(4, 7))), network(tokens), rtol=0, atol=1e-6)
-
-
-def test_a_half_open_gate_changes_something(network, tokens):
-    gates = torch.ones(4, 7)
-    gates[:, 3] = 0.5
-    assert (network(tokens, attention_bias(gates)) - network(tokens)).abs().max() > 1e-4
 
 
 @pytest.mark.parametrize("unit", [0, 3, 6])
@@ -69,17 +57,6 @@ def test_a_closed_gate_equals_removing_the_unit(network, tokens, unit):
     kept = torch.arange(7) != unit
     closed = network(tokens, hiding_bias(kept.expand(4, 7)))
     torch.testing.assert_close(closed, network(tokens[:, kept]), rtol=1e-5, atol=1e-6)
-
-
-def test_a_gate_at_the_floor_all_but_removes_the_unit(network, tokens):
-    kept = torch.arange(7) != 2
-    gates = kept.float().expand(4, 7)
-    torch.testing.assert_close(network(tokens, attention_bias(gates)), network(tokens[:, kept]), rtol=1e-5, atol=1e-6)
-
-
-def test_hiding_every_unit_leaves_cls_alone(network, tokens):
-    hidden = network(tokens, hiding_bias(torch.zeros(4, 7, dtype=torch.bool)))
-    torch.testing.assert_close(hidden, network(0 * tokens[:, :0]), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
@@ -98,18 +75,6 @@ def test_every_query_reads_its_own_row_of_the_bias(attention, sequence):
     torch.testing.assert_close(attention.first(sequence, bias), expected[:, :1])
 
 
-def test_cls_takes_a_bias_that_differs_between_queries(sequence):
-    backbone = network().backbone
-    bias = noise(3, 2, 6, 6, seed=2)
-    torch.testing.assert_close(backbone.cls(sequence, bias), backbone(sequence, bias)[:, 0])
-
-
-def test_network_reads_the_first_position_of_a_backbone_without_cls(tokens):
-    with_cls, without = network(), network()
-    without.backbone = FromFunction(with_cls.backbone.forward)
-    torch.testing.assert_close(without(tokens), with_cls(tokens))
-
-
 def test_the_bias_reaches_every_block(sequence):
     backbone = network().backbone
     bias = attention_bias(gates_of())
@@ -117,16 +82,6 @@ def test_the_bias_reaches_every_block(sequence):
     torch.testing.assert_close(backbone(sequence, bias), second(first(sequence, bias), bias))
     assert not torch.allclose(backbone(sequence, bias), second(first(sequence, bias)), atol=1e-5)
     assert not torch.allclose(backbone(sequence, bias), second(first(sequence), bias), atol=1e-5)
-
-
-def test_rows_of_the_attention_sum_to_one(network, tokens):
-    for bias in (None, attention_bias(gates_of(4, 7))):
-        torch.testing.assert_close(network.attention(tokens, bias).sum(-1), torch.ones(4, 2, 8))
-
-
-def test_dim_that_does_not_split_over_the_heads_is_an_error():
-    with pytest.raises(ValueError, match="dim 10 cannot be split over 4 heads; make it a multiple"):
-        Attention(10, heads=4)
 
 
 def parameters(module):

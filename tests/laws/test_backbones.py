@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from helpers import TimmBlock, network, noise, unchecked
+from helpers import TimmBlock, noise, unchecked
 from torch import nn
 
-from gauge import FromFunction, FromHuggingFace, FromTimm, FromTorch, Network, check_backbone, taylor_evidence
+from gauge import FromFunction, FromHuggingFace, FromTimm, FromTorch, check_backbone
 from gauge.nn.attention import Attention
 from gauge.paper.gauge import attention_bias
 from gauge.randomness import seeded
@@ -76,30 +76,11 @@ def test_every_backbone_keeps_the_contract(backbone):
     check_backbone(backbone, dim=DIM)
 
 
-def test_eval_under_no_grad_equals_training_mode(backbone, sequence, bias):
-    backbone.train()
-    expected = backbone(sequence, bias)
-    backbone.eval()
-    for context in (torch.no_grad, torch.inference_mode):
-        with context():
-            torch.testing.assert_close(backbone(sequence, bias), expected, rtol=1e-5, atol=1e-6)
-    assert not torch.allclose(expected[:, 0], backbone(sequence, None)[:, 0], atol=1e-4)
-
-
 def test_a_closed_key_equals_a_shorter_sequence(backbone, sequence):
     bias = torch.zeros(3, 1, 1, 6)
     bias[..., 4] = -1e9
     shorter = backbone(sequence[:, torch.arange(6) != 4], None)
     torch.testing.assert_close(backbone(sequence, bias)[:, :4], shorter[:, :4], rtol=1e-4, atol=1e-5)
-
-
-def test_a_network_over_any_backbone_can_be_scored_and_gated(backbone):
-    classifier, tokens = Network(backbone, DIM, 3).eval(), noise(3, 5, DIM)
-    evidence = taylor_evidence(classifier, tokens)
-    assert (evidence.scores > 0).all()
-    gates = torch.full((3, 5), 0.5, requires_grad=True)
-    classifier(tokens, attention_bias(gates)).sum().backward()
-    assert (gates.grad != 0).any()
 
 
 @pytest.mark.parametrize(
@@ -113,27 +94,6 @@ def test_attention_of_an_adapter_is_a_distribution_that_knows_the_bias(name, seq
     assert weights.shape == (3, 2, 6, 6)
     torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2, 6))
     assert (weights[..., 2] == 0).all()
-
-
-def test_a_backbone_without_attention_says_what_to_do():
-    with pytest.raises(
-        ValueError, match=r"FromFunction does not offer attention.* a score that does not read attention"
-    ):
-        Network(function(), DIM, 3).attention(noise(2, 3, DIM))
-
-
-def test_check_backbone_leaves_mode_and_gradients_alone(backbone):
-    for training in (True, False):
-        backbone.train(training)
-        check_backbone(backbone, dim=DIM)
-        assert backbone.training is training
-    assert all(parameter.grad is None for parameter in backbone.parameters())
-
-
-def test_the_fast_path_is_back_on_after_the_call(sequence, bias):
-    before = torch.backends.mha.get_fastpath_enabled()
-    FromTorch(stock())(sequence, bias)
-    assert torch.backends.mha.get_fastpath_enabled() is before
 
 
 def attend(sequence, weigh):
@@ -232,37 +192,22 @@ class WrongAttention(Backbone):
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        (
-            ignores_the_bias,
-            "a key with bias -1e9 still reaches CLS; add the bias to the attention logits",
-        ),
+        (ignores_the_bias, "a key with bias -1e9 still reaches CLS; add the bias to the attention logits"),
         (reads_it_as_boolean, "biases of -1, -2 and -1e9 act alike: the mask is read as yes or no"),
         (multiplies, "a bias of zeros changes the output; it must be added to the attention logits before the softmax"),
         (multiplies_after_the_softmax, "a key with bias -1e9 still reaches CLS"),
         (detaches, "no gradient reaches the bias, so gates could not learn"),
         (FastPath(), "a fused inference path misreads it; switch that path off during the call, as FromTorch does"),
-        (
-            returns_cls_only,
-            r"the backbone maps \[3, 6, 16\] to shape \[3, 16\]; return the whole sequence",
-        ),
+        (returns_cls_only, r"the backbone maps \[3, 6, 16\] to shape \[3, 16\]; return the whole sequence"),
         (returns_a_tuple, r"the backbone maps \[3, 6, 16\] to tuple; return the whole sequence as one tensor"),
-        (
-            mixes_samples,
-            "one sample's bias changes another's output; keep the bias's first axis aligned",
-        ),
+        (mixes_samples, "one sample's bias changes another's output; keep the bias's first axis aligned"),
         (reads_the_first_row_of_a_square_bias, r"a bias of shape \[b, 1, s, s\] differs from the same one of shape"),
-        (
-            hides_everything,
-            "CLS does not react to a unit whose bias is 0; the bias hides keys",
-        ),
+        (hides_everything, "CLS does not react to a unit whose bias is 0; the bias hides keys"),
         (
             causal,
             r"attention is causal, so CLS in the first position sees nothing .*; use an encoder without a causal mask",
         ),
-        (
-            WrongCls(),
-            r"cls\(sequence, attn_bias\) is not the first position of the output; fix it, or remove cls",
-        ),
+        (WrongCls(), r"cls\(sequence, attn_bias\) is not the first position of the output; fix it, or remove cls"),
         (WrongAttention(), r"attention\(sequence, attn_bias\) must be \[b, h, s, s\] after the softmax, bias included"),
     ],
     ids=lambda value: None if isinstance(value, str) else getattr(value, "__name__", type(value).__name__),
@@ -313,45 +258,6 @@ def test_a_whole_model_is_refused_with_the_name_of_the_part_to_pass(family, part
     check_backbone(FromHuggingFace(whole.get_submodule(part)), dim=DIM)
 
 
-def test_layers_that_need_positions_are_gated_with_their_model():
-    transformers = pytest.importorskip("transformers")
-    t5 = transformers.T5EncoderModel(transformers.T5Config(d_model=DIM, d_kv=8, d_ff=8, num_layers=1, num_heads=2))
-    with pytest.raises(ValueError, match="T5EncoderModel is a whole model .* its blocks need positions .* gauge.wrap"):
-        FromHuggingFace(t5)
-    with pytest.raises(ValueError, match=r"these layers need positions from their model; gate the whole .* gauge.wrap"):
-        FromHuggingFace(t5.encoder.block)
-
-
-def test_blocks_without_torchs_attention_cannot_be_gated():
-    with unchecked(), pytest.raises(ValueError, match="gates reach no attention in FromTimm: its blocks call neither"):
-        FromTimm([PlainBlock()])(noise(2, 3, DIM), torch.zeros(2, 1, 1, 3))
-
-
-def test_a_fresh_network_with_layer_scale_keeps_the_contract():
-    """Its blocks change their input by less than single precision resolves."""
-    transformers = pytest.importorskip("transformers")
-    sizes = {"hidden_size": DIM, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 16, "patch_size": 8}
-    with seeded(0, "dinov2"):
-        fresh = transformers.Dinov2Model(transformers.Dinov2Config(layerscale_value=1e-5, **sizes))
-    check_backbone(FromHuggingFace(fresh.encoder), dim=DIM)
-
-
-def test_a_wrong_dim_is_named():
-    with (
-        unchecked(),
-        pytest.raises(ValueError, match=r"the backbone does not run on tokens of width 8; check dim=8 \(.*"),
-    ):
-        check_backbone(transformer(), dim=8)
-    with unchecked(), pytest.raises(ValueError, match="the tokens have width 8, the network dim=16; make them equal"):
-        Network(transformer(), DIM, 3)(noise(2, 3, 8))
-
-
-def test_a_bare_torch_encoder_is_refused():
-    for use in (lambda: Network(stock(), DIM, 3), lambda: check_backbone(stock(), dim=DIM)):
-        with pytest.raises(ValueError, match=r"nn.TransformerEncoder does not take .*; use FromTorch\(encoder\)"):
-            use()
-
-
 @pytest.mark.parametrize(
     ("adapter", "argument", "message"),
     [
@@ -374,7 +280,3 @@ def test_a_bare_torch_encoder_is_refused():
 def test_an_adapter_refuses_what_it_cannot_adapt(adapter, argument, message):
     with unchecked(), pytest.raises(ValueError, match=message):
         adapter(argument)
-
-
-def test_the_projects_own_network_keeps_the_contract():
-    check_backbone(network().backbone, dim=8)

@@ -1,17 +1,16 @@
 """Classifiers of cells: what they read, what they answer without a cell, and that they are their library's models."""
 
-import helpers
 import lightgbm
 import numpy as np
 import pytest
 import torch
-from helpers import noise, with_hidden
+from helpers import noise
 from sklearn.linear_model import LogisticRegression
 
 from gauge import Dataset
 from gauge.masks import AnyCells, Complete
 from gauge_lab.benchmarks import leaf99, polymnist5k
-from gauge_lab.methods.boosted_cells import OPTIONS, WITHOUT_VALIDATION, BoostedCells
+from gauge_lab.methods.boosted_cells import OPTIONS, BoostedCells
 from gauge_lab.methods.logistic_cells import LogisticCells
 from gauge_lab.plans import last_stage, plan_of
 
@@ -28,20 +27,6 @@ def table(rows: int, classes: int = 3, seed: int = 0) -> Dataset:
     return Dataset("train", inputs, labels, {"table": noise(rows, 4, seed=seed + 1) > -1})
 
 
-def accuracy(method, data) -> float:
-    logits = method.predict(data.batch(torch.arange(len(data)))).logits
-    return float((logits.argmax(1) == data.labels).float().mean())
-
-
-@METHODS
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("masks", [AnyCells(), Complete()], ids=str)
-def test_it_learns_from_rows_with_missing_cells(method, classes, masks):
-    fitted = method(TABLES, classes, masks=masks)
-    fitted.prepare(table(300, classes), table(60, classes, seed=7))
-    assert accuracy(fitted, table(200, classes, seed=3)) > 0.85
-
-
 @METHODS
 def test_a_sample_without_a_cell_gets_the_class_prior(method):
     data = table(90)
@@ -52,40 +37,6 @@ def test_a_sample_without_a_cell_gets_the_class_prior(method):
     logits = fitted.predict(uneven.batch(torch.arange(4), keep=keep)).logits
     counts = uneven.labels.bincount() + 1
     torch.testing.assert_close(logits.softmax(1), (counts / counts.sum()).expand(4, 3))
-
-
-@METHODS
-def test_it_reads_neither_images_nor_missing_cells(method):
-    data = table(120)
-    fitted = method(TABLES, 3, masks=AnyCells())
-    fitted.prepare(data)
-    batch = data.batch(torch.arange(20))
-    logits = fitted.predict(batch).logits
-    assert torch.equal(fitted.predict(with_hidden(batch, "nan")).logits, logits)
-    other = type(batch)(dict(batch.inputs) | {"image": noise(20, 1, 8, 8, seed=9)}, batch.observed)
-    assert torch.equal(fitted.predict(other).logits, logits)
-
-
-@METHODS
-def test_saved_tensors_bring_the_same_predictions_back(method):
-    data = table(120)
-    fitted, loaded = (method(TABLES, 3, masks=AnyCells()) for _ in range(2))
-    fitted.prepare(data, table(60, seed=7))
-    loaded.load_state_dict(fitted.state_dict())
-    batch = data.batch(torch.arange(20))
-    assert torch.equal(loaded.predict(batch).logits, fitted.predict(batch).logits)
-    assert not fitted.is_trainable
-
-
-@METHODS
-def test_seeds_draw_other_masks_and_equal_ones_the_same(method):
-    data, fitted = table(120), []
-    for seed in (0, 0, 1):
-        fitted.append(method(TABLES, 3, masks=AnyCells(), seed=seed))
-        fitted[-1].prepare(data)
-    first, again, other = (each.predict(data.batch(torch.arange(20))).logits for each in fitted)
-    assert torch.equal(again, first)
-    assert not torch.equal(other, first)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -104,19 +55,6 @@ def test_the_trees_answer_as_lightgbm_does(classes, masks, monkeypatch):
     assert boosters[0].params.items() >= OPTIONS.items()
 
 
-def test_a_complete_column_sends_missing_cells_where_lightgbm_does():
-    data = table(300)
-    complete = Dataset("train", data.inputs, data.labels, {"table": torch.ones(300, 4, dtype=torch.bool)})
-    fitted = BoostedCells(TABLES, 3, masks=Complete())
-    fitted.prepare(complete)
-    features = fitted.features(complete.batch(torch.arange(300)))
-    model = {"objective": "multiclass", "num_class": 3, "min_data_in_leaf": 6, "num_threads": 1}
-    dataset = lightgbm.Dataset(features.numpy(), data.labels.numpy())
-    booster = lightgbm.train(OPTIONS | model, dataset, WITHOUT_VALIDATION)
-    features[:, ::2] = torch.nan
-    np.testing.assert_allclose(fitted.scores(features), booster.predict(features.numpy(), raw_score=True), atol=1e-5)
-
-
 def test_the_regression_is_that_of_scikit_learn():
     data = table(150)
     fitted = LogisticCells(TABLES, 3, masks=Complete())
@@ -127,16 +65,6 @@ def test_the_regression_is_that_of_scikit_learn():
     model = LogisticRegression(C=1.0, max_iter=300).fit(inputs, data.labels[known].numpy())
     expected = torch.from_numpy(model.decision_function(inputs))
     torch.testing.assert_close(fitted.scores(features)[known].double(), expected, atol=1e-4, rtol=1e-4)
-
-
-def test_categories_are_columns_of_zeros_and_ones_and_missing_cells_nan():
-    method = LogisticCells(TABLES, 3, masks=Complete())
-    inputs = {"table": torch.tensor([[2.0, 0.5, -1.0, 1.0], [0.0, 0.5, -1.0, 0.0]])}
-    observed = {"table": torch.tensor([[True, True, True, True], [True, False, True, False]])}
-    features = method.features(helpers.Batch(inputs, observed))
-    assert features[0].tolist() == [0, 0, 1, 0, 1, 0.5, -1]
-    assert features[1].isnan().tolist() == [False] * 3 + [True, True, True, False]
-    assert features[1, :3].tolist() == [1, 0, 0]
 
 
 @pytest.mark.parametrize("name", ["logistic_cells", "boosted_cells"])

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from gauge.data import Dataset
-from gauge.masks import Corruption, parse_corruption, parse_protocol, passes
+from gauge.masks import Corruption, parse_protocol
 from gauge.training.inference import masked_batches
-from gauge.training.settings import TrainSettings
 
 HALF = Corruption(swapped=0.5)
 
@@ -78,13 +77,6 @@ def test_corruption_of_a_sample_does_not_depend_on_its_batch(split):
     assert not torch.equal(other.inputs["table"], alone.inputs["table"])
 
 
-def test_nothing_is_corrupted_unless_asked_for(split):
-    plain, known = split.batch(torch.arange(300)), batch_of(split, Corruption())
-    assert plain.truth is None
-    assert not any(flags.any() for flags in (known.truth.corrupted | known.truth.wrong).values())
-    assert all(torch.equal(plain.inputs[name], known.inputs[name]) for name in split.inputs)
-
-
 def test_corruption_leaves_the_masks_as_they_are_and_predictions_without_the_truth(split):
     alone, both = (
         next(masked_batches(split, parse_protocol(text), 300)) for text in ("eta=0.5", "eta=0.5,swapped=0.5")
@@ -95,30 +87,3 @@ def test_corruption_leaves_the_masks_as_they_are_and_predictions_without_the_tru
     audited = next(masked_batches(split, parse_protocol("eta=0.5,swapped=0.5"), 300, truth=True))
     assert audited.truth.wrong["image"].any()
     assert audited.check().truth is None
-
-
-@pytest.mark.parametrize("text", ["swapped=0.2", "noisy=0.1", "eta=0.6,swapped=0.2", "gamma=0.5,swapped=0.2,noisy=0.1"])
-def test_text_forms_come_back(text):
-    assert str(parse_protocol(text)) == text
-
-
-def test_every_subset_is_corrupted_alike():
-    feature_counts = {"image": None, "text": None}
-    assert [str(each) for each in passes(parse_protocol("every=0.5,swapped=0.2"), feature_counts)] == [
-        "missing=image,swapped=0.2",
-        "missing=text,swapped=0.2",
-    ]
-
-
-@pytest.mark.parametrize("text", ["swapped=2", "swapped=some", "eta=0.6,mist=0.2", "swapped=0.1,swapped=0.2"])
-def test_unknown_corruptions_are_refused(text):
-    with pytest.raises(ValueError, match="no corruption '.*'; write swapped=RATE, noisy=RATE or both"):
-        parse_protocol(text)
-
-
-def test_settings_take_corruption_as_text_and_refuse_it_among_masks():
-    settings = TrainSettings(epochs=1, corrupt="swapped=0.2")
-    assert settings.corrupt == parse_corruption("swapped=0.2") == Corruption(swapped=0.2)
-    assert settings.model_dump(mode="json")["corrupt"] == "swapped=0.2"
-    with pytest.raises(ValueError, match="masks say what is missing, not swapped=0.2; set corrupt: swapped=0.2"):
-        TrainSettings.parse({"epochs": 1, "masks": "any-subset,swapped=0.2"}, "settings")

@@ -10,16 +10,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import ONE_THREAD, Wobbly, assert_equal, dataset, gauge, in_two_processes, plus, unchecked
+from helpers import ONE_THREAD, assert_equal, dataset, gauge, in_two_processes, plus, unchecked
 from torch import Tensor, nn
 
 from gauge import Batch, GaugePlus, SelfSupervised, TrainSettings, fit
 from gauge.randomness import seeded
 from gauge.tabular.experts._training import Weighted
-from gauge.training import distributed
 from gauge.training.checkpoint import load
 from gauge.training.loop import seconds_per_step
-from gauge.training.step import training_step
 from gauge.types import Method
 from gauge_lab.methods._distilled import Distilled
 from gauge_lab.methods.ensemble import Ensemble
@@ -84,25 +82,6 @@ def test_two_processes_give_the_model_of_one_although_one_was_killed_and_both_re
     assert (first[1]["calls"], second[1]["calls"]) == ([7, 7, 7, 1] * 2, [6, 6, 6, 1] * 2)
     assert first[1]["epochs"] == 3
     assert sorted(path.name for path in folder.glob("*.part")) == []
-
-
-def test_a_rank_of_a_process_that_trains_alone_does_not_keep_it_from_writing(monkeypatch):
-    monkeypatch.setenv("RANK", "1")
-    assert distributed.is_main()
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert not distributed.is_main()
-
-
-def test_several_processes_that_are_not_faster_than_one_say_so(tmp_path, caplog):
-    def learn() -> dict[str, Tensor]:
-        training_step(Wobbly(), dataset("train", 10), SETTINGS)
-        (message,) = caplog.messages
-        assert message.startswith("every process trains Wobbly on whole batches, so several are not faster than one")
-        training_step(gauge(), dataset("train", 10), SETTINGS)
-        assert caplog.messages == [message]
-        return {}
-
-    in_two_processes(learn, tmp_path)
 
 
 def trained(make: Callable[[], Method], folder: Path | None) -> Method:

@@ -7,14 +7,13 @@ from dataclasses import replace
 import helpers
 import pytest
 import torch
-from helpers import CLASSES, SHAPES, assert_equal, count_calls, rows_of, with_hidden
+from helpers import CLASSES, SHAPES, rows_of
 
-from gauge import Batch, Dataset
+from gauge import Dataset
 from gauge.masks import AnyModalities, mask_split
-from gauge.types import Encoder, Method
+from gauge.types import Encoder
 from gauge_lab.benchmarks.polymnist5k import BENCHMARK
 from gauge_lab.methods.dymo import CALIBRATIONS, TAILS, DyMo, State
-from gauge_lab.methods.mtl import subset_code
 from gauge_lab.plans import last_stage, plan_of
 
 NAMES = list(SHAPES)
@@ -49,12 +48,6 @@ def batch():
     data = double_data("test", 30, seed=60)
     keep = mask_split(AnyModalities(), data.feature_counts, 30, seed=1, split="test")
     return data.batch(torch.arange(30), keep=keep)
-
-
-def of_whole_modalities(batch):
-    observed = {name: flags.reshape(len(batch), -1).any(1) for name, flags in batch.observed.items()}
-    filled = {name: torch.nan_to_num(values) for name, values in batch.inputs.items()}
-    return Batch(filled, observed, batch.labels, batch.index, batch.key)
 
 
 def feature_of(method, batch):
@@ -246,32 +239,6 @@ def test_a_sample_that_accepts_nothing_keeps_the_answer_of_the_backbone_bit_for_
     assert torch.equal(selection.logits[still], method.backbone.predict(batch).logits[still])
 
 
-def test_only_what_was_missing_is_accepted_in_at_most_as_many_rounds(batch):
-    for seed, kind in enumerate(KINDS):
-        selection = dymo(*kind, seed=seed).select(batch)
-        whole = torch.stack([flags.reshape(len(batch), -1).all(1) for flags in batch.observed.values()], 1)
-        assert not (selection.accepted & whole).any()
-        assert torch.equal(selection.visible_modalities, whole | selection.accepted)
-        assert selection.accepted.sum(1).max() <= selection.rounds <= (~whole).sum(1).max()
-
-
-def test_order_and_company_in_a_batch_do_not_matter(batch):
-    method = dymo()
-    together = method.select(batch)
-    for rows in (torch.tensor([3]), torch.arange(30).flip(0), torch.tensor([5, 28, 11, 0])):
-        selection = method.select(rows_of(batch, rows))
-        assert torch.equal(selection.accepted, together.accepted[rows])
-        torch.testing.assert_close(selection.logits, together.logits[rows])
-
-
-def test_neither_labels_nor_unobserved_values_have_a_say(batch):
-    method = dymo()
-    expected = method.predict(batch).logits
-    assert torch.equal(method.predict(replace(batch, labels=None)).logits, expected)
-    assert torch.equal(method.predict(with_hidden(batch, "nan")).logits, expected)
-    assert torch.equal(method.predict(with_hidden(batch, "noise")).logits, expected)
-
-
 def test_small_passes_give_the_same(batch, monkeypatch):
     expected, statistics = dymo().select(batch), dymo().state_dict()
     monkeypatch.setattr("gauge_lab.methods.dymo.UNITS_PER_PASS", 70)
@@ -281,35 +248,6 @@ def test_small_passes_give_the_same(batch, monkeypatch):
     selection = method.select(batch)
     assert torch.equal(selection.accepted, expected.accepted)
     torch.testing.assert_close(selection.logits, expected.logits)
-
-
-def test_nothing_changes_by_predicting_and_nothing_trains(batch):
-    method = dymo()
-    before = {name: values.clone() for name, values in (*method.named_parameters(), *method.named_buffers())}
-    method.train().predict(batch)
-    assert_equal(dict([*method.named_parameters(), *method.named_buffers()]), before)
-    assert not any(parameter.requires_grad for parameter in method.parameters())
-    assert not any(module.training for module in method.modules())
-    assert type(method).loss is Method.loss
-
-
-def test_modalities_are_encoded_once_and_every_state_is_looked_at_once(batch):
-    batch, method = of_whole_modalities(batch), dymo()
-    encoded, looked = count_calls(*method.backbone.encoder.encoders.values()), count_calls(method.backbone.projection)
-    selection = method.select(batch)
-    assert encoded == [len(batch)] * 3
-    missing = torch.stack([~flags for flags in batch.observed.values()], 1).sum(1)
-    assert len(looked) == 1 + selection.rounds
-    assert looked[:2] == [len(batch), int(missing.sum())]
-    assert sum(looked[1:]) <= int((missing * (missing + 1) / 2).sum())
-
-
-def test_statistics_of_a_state_are_those_of_its_whole_modalities():
-    visible = ["1111 0 11011", "1111 1 11111", "0000 0 01000", "1010 0 10101", "1010 1 10101"]
-    visible = torch.tensor([[flag == "1" for flag in flags.replace(" ", "")] for flags in visible])
-    method = dymo()
-    numbers = method.number[subset_code(visible, method.backbone.encoder.modality, method.modalities)]
-    assert [SUBSETS[number] for number in numbers] == [{0}, {0, 1, 2}, {2}, {0, 2}, {1}]
 
 
 def test_tails_and_calibrations_are_the_published_and_the_clean_ones(batch):
@@ -327,13 +265,6 @@ def test_tails_and_calibrations_are_the_published_and_the_clean_ones(batch):
     assert CALIBRATIONS["log"](before, after)[1] > 1
 
 
-def test_statistics_travel_with_the_saved_state(batch):
-    method, other = dymo(), dymo(prepared=False)
-    assert {"means", "spreads", "prototypes"} < method.state_dict().keys()
-    other.load_state_dict(method.state_dict())
-    assert torch.equal(other.predict(batch).logits, method.predict(batch).logits)
-
-
 def test_without_statistics_it_refuses_to_predict(batch):
     with pytest.raises(ValueError, match=r"DyMo has no class statistics yet; call prepare\(train\)"):
         dymo(prepared=False).predict(batch)
@@ -346,19 +277,6 @@ def test_a_split_without_some_class_is_refused_with_its_number():
         ValueError, match=r"the train split has no sample of class 1 \(2 such\), so DyMo has no statistics"
     ):
         dymo(prepared=False).prepare(split)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"calibration": "ratios"}, "no calibration 'ratios'; did you mean 'ratio'?"),
-        ({"tail": "float64"}, "no tail 'float64'; did you mean 'float32'?"),
-    ],
-)
-def test_an_unknown_choice_is_answered_with_the_nearest(options, message):
-    with helpers.unchecked(), pytest.raises(ValueError) as error:
-        DyMo(helpers.any_subset(), helpers.imputer("mean", TRAIN), **options)
-    assert message in str(error.value)
 
 
 def test_the_plan_stands_on_backbone_and_imputer_and_trains_nothing():

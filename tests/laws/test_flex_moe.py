@@ -4,9 +4,9 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import count_calls, gradients, noise, with_hidden
+from helpers import noise
 
-from gauge_lab.methods.flex_moe import EXPERTS, LARGEST, Experts, FlexMoE, Router, Routes, router_loss, variation
+from gauge_lab.methods.flex_moe import EXPERTS, LARGEST, Experts, FlexMoE, Router, Routes, router_loss
 
 COUNT = len(helpers.SHAPES)
 
@@ -26,16 +26,6 @@ def test_the_bank_is_read_only_where_units_are_missing_by_the_observed_combinati
     assert torch.equal(filled.content[~units.observed], method.bank[combination][~units.observed])
 
 
-def test_a_complete_sample_does_not_depend_on_the_bank():
-    method, data = flex_moe().eval(), helpers.incomplete_batch()
-    whole = data.as_observed()
-    before, incomplete = method.predict(whole).logits, method.predict(data).logits
-    with torch.no_grad():
-        method.bank.add_(1.0)
-    assert torch.equal(method.predict(whole).logits, before)
-    assert not torch.equal(method.predict(data).logits, incomplete)
-
-
 def test_every_combination_has_an_expert_and_complete_samples_have_the_first(batch):
     method = flex_moe()
     units = method.encoder(batch)
@@ -46,17 +36,6 @@ def test_every_combination_has_an_expert_and_complete_samples_have_the_first(bat
         numbers[bits] = int(method.combination(units, visible)[0])
     assert sorted(numbers.values()) == list(range(2**COUNT - 1))
     assert numbers[2**COUNT - 1] == 0
-
-
-def test_a_table_counts_as_observed_if_one_of_its_cells_is(batch):
-    method = flex_moe()
-    units = method.encoder(batch)
-    visible = torch.ones_like(units.observed)
-    visible[:, units.modality == 2] = False
-    without = method.combination(units, visible)
-    visible[:, -1] = True
-    assert (method.combination(units, visible) == 0).all()
-    assert (without != 0).all()
 
 
 def test_a_token_uses_four_experts_whose_gates_add_up_to_one():
@@ -112,40 +91,6 @@ def test_complete_samples_are_asked_to_use_all_experts_alike():
     spread = routes_of(9 * torch.eye(4)[:, None])  # each sample another expert: balanced as well
     assert router_loss(spread, complete) < 1e-6
     assert router_loss(routes_of(9 * torch.eye(4)[:1].repeat(4, 1)[:, None]), complete) > 5
-
-
-def test_variation_is_zero_for_equal_usage_and_does_not_depend_on_the_scale():
-    assert variation(torch.full((4,), 3.0)) == 0
-    assert variation(torch.zeros(4)) == 0
-    usage = torch.tensor([1.0, 2.0, 3.0])
-    torch.testing.assert_close(variation(usage), torch.tensor(0.25))
-    torch.testing.assert_close(variation(10 * usage), variation(usage))
-
-
-@pytest.mark.parametrize("filling", ["nan", "noise"])
-def test_what_is_missing_reaches_neither_loss_nor_gradient(batch, filling):
-    method = flex_moe()
-    expected = gradients(method, sum(method.loss(batch).values()))
-    helpers.assert_equal(gradients(method, sum(method.loss(with_hidden(batch, filling)).values())), expected)
-
-
-def test_every_parameter_is_trained_and_every_modality_encoded_once(batch):
-    method = flex_moe()
-    calls = count_calls(*method.encoder.encoders.values())
-    trained = gradients(method, sum(method.loss(batch).values()))
-    assert calls == [len(batch)] * COUNT
-    assert trained.keys() == {name for name, _ in method.named_parameters()}
-
-
-@pytest.mark.parametrize("count", [1, 2, 9])
-def test_every_step_has_the_batch_as_it_is(batch, count):
-    method = flex_moe(subsets_per_step=count)
-    seen = []
-    method.combination = lambda units, visible: seen.append(visible) or FlexMoE.combination(method, units, visible)
-    method.loss(batch)
-    (visible,) = seen
-    assert len(visible) == len(batch) * min(count, 2**COUNT - 1)
-    assert torch.equal(visible[: len(batch)], method.encoder(batch).observed)
 
 
 def test_a_backbone_without_blocks_is_refused():

@@ -12,7 +12,6 @@ from gauge.plus.late_fusion import WeightedVote
 from gauge.values import over_values
 from gauge_lab.benchmarks import BENCHMARKS, Overrides
 from gauge_lab.incomplete import incomplete
-from gauge_lab.plans import last_stage
 
 PATTERNS = ("random", "informative")
 VIEWS = ("a", "b", "c", "d")
@@ -35,22 +34,6 @@ def test_the_share_is_missing_and_every_sample_keeps_a_modality(rate, pattern):
     data = incomplete(views(), rate, pattern, seed=0)
     assert missing_share(data).mean().item() == pytest.approx(rate, abs=0.02)
     assert torch.stack(list(data.observed.values()), 1).any(1).all()
-
-
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_cells_are_missing_where_there_is_a_table_and_nothing_else(pattern):
-    before = helpers.dataset("train", rows=600)
-    data = incomplete(before, 0.5, pattern, seed=0)
-    assert all(torch.equal(data.observed[name], before.observed[name]) for name in ("image", "signal"))
-    assert not (data.observed["table"] & ~before.observed["table"]).any()
-    left = data.observed["table"].sum() / before.observed["table"].sum()
-    assert left.item() == pytest.approx(0.5, abs=0.03)
-
-
-def test_what_is_missing_follows_the_seed():
-    first, again, other = (incomplete(views(100), 0.5, "informative", seed=seed) for seed in (1, 1, 2))
-    assert first.fingerprint == again.fingerprint
-    assert first.fingerprint != other.fingerprint
 
 
 def test_only_an_informative_pattern_tells_classes_and_levels_apart():
@@ -127,37 +110,3 @@ def test_an_override_hides_values_of_training_and_validation_samples_anew_for_ea
     shares = {split: first.load(split).observed["m0"].float().mean().item() for split in ("train", "val", "test")}
     assert shares == {"train": pytest.approx(0.5, abs=0.05), "val": pytest.approx(0.5, abs=0.08), "test": 1.0}
     assert first.load("imputer").fingerprint == first.load("train").fingerprint
-
-
-def test_few_labels_and_missing_values_go_together():
-    benchmark = BENCHMARKS.get("polymnist5k").with_overrides(Overrides(incomplete={"rate": 0.5}, labels=100))
-    few, every = (benchmark.for_seed(3).load(split) for split in ("train", "imputer"))
-    assert (len(few), len(every)) == (100, 3500)
-    hidden = {flags.tobytes() for flags in _rows(every)}
-    assert all(flags.tobytes() in hidden for flags in _rows(few))
-
-
-def _rows(data):
-    """The first view and the flags of each sample."""
-    flags = torch.stack(list(data.observed.values()), 1).to(torch.uint8)
-    return torch.cat([data.inputs["m0"].flatten(1), flags], 1).numpy()
-
-
-def test_an_imputer_with_rows_of_its_own_would_show_what_is_missing():
-    faces = BENCHMARKS.get("celeba_table")
-    with pytest.raises(ValueError, match="learns from rows of its own, .* set imputer_split: train"):
-        faces.with_overrides(Overrides(incomplete={"rate": 0.5}))
-    assert faces.with_overrides(Overrides(incomplete={"rate": 0.5}, imputer_split="train")).incomplete
-
-
-def test_width_and_encoder_of_the_backbone_can_be_those_of_gauge_plus():
-    benchmark = BENCHMARKS.get("leaf99").with_overrides(Overrides(dim=128, encoders={"image": "deep_grid"}))
-    assert benchmark.dim == 128
-    for method, variant in (("gauge", "masked"), ("gauge", "v2"), ("gauge", "gauge"), ("mtl", "mtl")):
-        stages = last_stage(benchmark, method, variant, 0).all()
-        parts = [stage.arguments["parts"] for stage in stages if "parts" in stage.arguments]
-        assert {(each.dim, each.units["image"].component.__name__) for each in parts} == {(128, "DeepGrid")}
-    with pytest.raises(ValueError, match="no encoder 'deep_gird'; did you mean 'deep_grid'"):
-        benchmark.with_overrides(Overrides(encoders={"image": "deep_gird"}))
-    with pytest.raises(ValueError, match="there is no modality of leaf99 'photo'"):
-        benchmark.with_overrides(Overrides(encoders={"photo": "deep_grid"}))

@@ -4,12 +4,8 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import SHAPES, count_calls, gradients, with_hidden
 
-from gauge import Dataset
-from gauge_lab.benchmarks import celeba, mst, polymnist
 from gauge_lab.methods.moddrop import RATE, ModDrop, keep_some
-from gauge_lab.plans import last_stage
 
 MANY = torch.arange(40_000)
 
@@ -38,22 +34,6 @@ def test_two_modalities_at_one_half_are_alone_three_times_out_of_eight_each():
     assert share(kept, [True, True]) == pytest.approx(0.25, abs=0.01)
 
 
-def test_what_is_not_there_never_stays_and_one_of_the_rest_does():
-    there = torch.tensor([True, False, True]).expand(len(MANY), -1)
-    kept = keep_some(MANY, there, 0.5)
-    assert not kept[:, 1].any()
-    assert kept.any(1).all()
-    assert share(kept, [True, False, False]) == pytest.approx(0.375, abs=0.01)
-    alone = torch.tensor([[False, True, False]])
-    assert keep_some(torch.tensor([7]), alone, 1.0).tolist() == alone.tolist()
-
-
-def test_a_sample_loses_the_same_modalities_in_any_batch():
-    there = torch.ones(50, 3, dtype=torch.bool)
-    order = torch.arange(49, -1, -1)
-    assert torch.equal(keep_some(order, there, 0.5), keep_some(torch.arange(50), there, 0.5)[order])
-
-
 def test_the_loss_is_the_cross_entropy_of_samples_without_what_was_dropped(batch):
     method = moddrop()
     kept = keep_some(batch.key, batch.any_observed(), RATE)
@@ -76,35 +56,3 @@ def test_nothing_is_dropped_at_rate_0_nor_in_predictions(batch):
     expected = method.classifier(method.encoder(batch).tokens)
     torch.testing.assert_close(method.predict(batch).logits, expected)
     torch.testing.assert_close(moddrop(0.0).loss(batch)["task"], F.cross_entropy(expected, batch.labels))
-
-
-@pytest.mark.parametrize("filling", ["nan", "noise"])
-def test_what_is_missing_reaches_neither_loss_nor_gradient(batch, filling):
-    method = moddrop()
-    found = gradients(method, method.loss(with_hidden(batch, filling))["task"])
-    helpers.assert_equal(found, gradients(method, method.loss(batch)["task"]))
-
-
-def test_a_step_encodes_every_modality_once(batch):
-    method = moddrop()
-    calls = count_calls(*method.encoder.encoders.values())
-    method.loss(batch)
-    assert calls == [len(batch)] * len(SHAPES)
-
-
-def test_a_rate_that_is_no_probability_is_refused():
-    with pytest.raises(
-        ValueError, match="rate 1.5 is no probability; give the share of modalities to drop, from 0 to 1"
-    ):
-        moddrop(1.5)
-
-
-@pytest.mark.parametrize(
-    ("benchmark", "size"),
-    [(polymnist.BENCHMARK, 950_602), (mst.BENCHMARK, 732_826), (celeba.BENCHMARK, 34_712_386)],
-    ids=["polymnist", "mst", "celeba"],
-)
-def test_it_has_the_published_size(benchmark, size):
-    nothing = Dataset("train", {"x": torch.zeros(1, 1)}, torch.zeros(1).long())
-    method = last_stage(benchmark, "moddrop", "moddrop", 0).build(nothing, [])
-    assert sum(parameter.numel() for parameter in method.parameters()) == size

@@ -6,7 +6,7 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import CLASSES, SHAPES, assert_equal, count_calls, untrained, zeros
+from helpers import CLASSES, SHAPES, assert_equal
 from torch import nn
 
 from gauge import TrainSettings, fit
@@ -80,19 +80,10 @@ def test_only_the_linear_layer_learns_and_the_imputer_stays_bit_for_bit(train):
     assert set(method.state_dict()) == {"head.weight", "head.bias"}
 
 
-def test_encoders_run_once_a_step(train, batch):
-    method = classifier(train, 3)
-    rows = count_calls(*method.vae.encoders.values())
-    method.loss(batch)
-    assert rows == [len(batch)] * len(SHAPES)
-
-
-def test_both_variants_stand_on_the_imputer_and_have_the_published_size():
+def test_both_variants_stand_on_the_imputer():
     plain, dagger = (last_stage(BENCHMARK, "mopoe", name, 0) for name in ("mopoe", "mopoe-dagger"))
     assert plain.needs[0].key("") == dagger.needs[0].key("")
     assert plain.key("") != dagger.key("")
-    method = untrained(plain, zeros(BENCHMARK))
-    assert sum(parameter.numel() for parameter in method.parameters()) == 512 * 10 + 10
 
 
 def test_another_imputer_has_no_such_latent():

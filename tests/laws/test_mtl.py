@@ -1,23 +1,18 @@
 """MTL against its definition, written out for one sample and one subset at a time."""
 
 import itertools
-from dataclasses import replace
 
 import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import CLASSES, DIM, SHAPES, count_calls, gradients, noise, with_hidden
+from helpers import DIM, SHAPES, count_calls, gradients, noise
 
-from gauge import Dataset, Network
 from gauge.masks import subsets
 from gauge.paper.network import hiding_bias
 from gauge.randomness import seeded
-from gauge_lab.benchmarks.polymnist import BENCHMARK
 from gauge_lab.methods.mtl import MTL, cls_hiding_bias, subset_code
-from gauge_lab.plans import last_stage
 
-NAMES = list(SHAPES)
 SUBSETS = [set(members) for size in (1, 2, 3) for members in itertools.combinations(range(3), size)]
 
 
@@ -117,42 +112,3 @@ def test_units_attend_to_missing_ones_where_cls_does_not():
     assert (weights[:, 1:, 2] > 0).all()
     torch.testing.assert_close(weights[:, 1:], attention.weights(sequence)[0, :, 1:])
     assert (attention.weights(sequence, hiding_bias(visible))[0, :, :, 2] == 0).all()
-
-
-def test_the_cls_token_of_another_subset_changes_nothing(complete):
-    method = mtl()
-    before = method.predict(complete).logits
-    with torch.no_grad():
-        method.cls_tokens[:-1] += 1
-    assert torch.equal(method.predict(complete).logits, before)
-    with torch.no_grad():
-        method.cls_tokens[-1] += 1
-    assert not torch.equal(method.predict(complete).logits, before)
-
-
-@pytest.mark.parametrize("filling", ["nan", "noise"])
-def test_what_is_missing_reaches_neither_loss_nor_gradient(batch, filling):
-    method = mtl()
-    found = gradients(method, method.loss(with_hidden(batch, filling))["task"])
-    helpers.assert_equal(found, gradients(method, method.loss(batch)["task"]))
-
-
-def test_a_sample_without_evidence_is_refused(batch):
-    empty = {name: torch.zeros_like(flags) for name, flags in batch.observed.items()}
-    with pytest.raises(ValueError, match="nothing is observed in sample 10"):
-        mtl().predict(replace(batch, observed=empty))
-
-
-def test_a_backbone_that_only_maps_sequences_gives_the_same_logits(batch):
-    method = mtl()
-    transformer = method.backbone
-    function = Network(lambda sequence, bias: transformer(sequence, bias), DIM, CLASSES)
-    other = MTL(method.encoder, function)
-    other.load_state_dict({k: v for k, v in method.state_dict().items() if not k.startswith("backbone")})
-    torch.testing.assert_close(other.predict(batch).logits, method.predict(batch).logits)
-
-
-def test_it_has_the_published_size():
-    nothing = Dataset("train", {"x": torch.zeros(1, 1)}, torch.zeros(1).long())
-    method = last_stage(BENCHMARK, "mtl", "mtl", 0).build(nothing, [])
-    assert sum(parameter.numel() for parameter in method.parameters()) == 954_442

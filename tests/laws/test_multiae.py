@@ -1,36 +1,18 @@
 """MultiAE against its definition, written out for one subset and one sample at a time."""
 
-from dataclasses import replace
-
-import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import (
-    CLASSES,
-    DIM,
-    SHAPES,
-    assert_equal,
-    count_calls,
-    gradients,
-    noise,
-    weightless,
-    with_hidden,
-    zeros,
-)
+from helpers import CLASSES, DIM, SHAPES, assert_equal, weightless, zeros
 from torch import nn
 
-from gauge import Batch, TrainSettings, fit
+from gauge import TrainSettings, fit
 from gauge.encoders._vector import Vector
-from gauge.masks import visible_under
-from gauge.nn.likelihoods import Categorical, Laplace
+from gauge.nn.likelihoods import Laplace
 from gauge.randomness import seeded
-from gauge_lab.benchmarks.celeba import BENCHMARK as CELEBA
-from gauge_lab.benchmarks.mst import BENCHMARK as MST
 from gauge_lab.benchmarks.polymnist import BENCHMARK as POLYMNIST
 from gauge_lab.methods.multiae import AutoEncoder, MultiAE
 from gauge_lab.plans import last_stage
-from gauge_lab.plans.multiae import pretraining
 from gauge_lab.vectors import VectorEncoder
 
 SUBSETS = ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2))
@@ -85,33 +67,6 @@ def test_pretraining_decodes_every_observed_value_from_every_subset(batch):
     assert method.loss(batch)["reconstruction"].item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_text_costs_the_mean_over_observed_texts_and_places():
-    text = F.one_hot(torch.arange(12).reshape(3, 4) % 5, 5).float()
-    observed = {"text": torch.tensor([True, False, True]), "number": torch.tensor([True, True, False])}
-    batch = Batch({"text": text, "number": noise(3, 2)}, observed)
-    layers = {"text": nn.Sequential(nn.Flatten(), nn.Linear(20, 4)), "number": nn.Linear(2, 4)}
-    decoders = {"text": nn.Sequential(nn.Linear(4, 20), nn.Unflatten(1, (4, 5))), "number": nn.Linear(4, 2)}
-    likelihoods = {"text": Categorical(), "number": Laplace()}
-    vectors = VectorEncoder({name: Vector(each, 4) for name, each in layers.items()})
-    method = AutoEncoder(vectors, decoders, likelihoods, subsets_per_step=3)
-    found, seen, costs = method.loss(batch)["reconstruction"], vectors(batch)[0], []
-    errors = torch.zeros(())
-    for members in ([0], [1], [0, 1]):
-        visible = visible_under(batch.any_observed(), torch.tensor([[place in members for place in range(2)]]))[0]
-        codes = method.fuse(seen * visible[..., None])
-        for row in (0, 2):
-            logits = decoders["text"](codes)[row]
-            costs += [F.cross_entropy(logits[place], text[row, place].argmax()) for place in range(4)]
-        errors = errors + (decoders["number"](codes)[:2] - batch.inputs["number"][:2]).square().mean() / 3
-    torch.testing.assert_close(found, torch.stack(costs).mean() + errors)
-
-
-def test_what_is_missing_does_not_move_the_pretraining(batch):
-    method = auto_encoder().eval()
-    found = [gradients(method, method.loss(with_hidden(batch, filling))["reconstruction"]) for filling in (0.0, "nan")]
-    assert_equal(*found)
-
-
 @pytest.mark.parametrize("subsets_per_step", [None, len(SUBSETS)])
 def test_loss_is_the_mean_over_subsets_of_the_cross_entropy_of_their_codes(batch, subsets_per_step):
     method, costs = multiae(subsets_per_step), []
@@ -139,21 +94,6 @@ def test_encoders_stay_as_they_were_pretrained_bit_for_bit(train):
     assert not any(part.training for part in method.encoder.modules())
 
 
-def test_encoders_run_once_a_step(batch):
-    for method in (auto_encoder(3), multiae(3)):
-        rows = count_calls(*[each.layers for each in method.encoder.encoders.values()])
-        method.train().loss(batch)
-        assert rows == [len(batch)] * len(SHAPES)
-
-
-def test_both_variants_stand_on_one_pretraining():
-    plain, dagger = (last_stage(POLYMNIST, "multiae", name, 2) for name in ("multiae", "multiae-dagger"))
-    assert plain.needs[0].key("") == dagger.needs[0].key("") == pretraining(POLYMNIST, seed=2).key("")
-    assert plain.key("") != dagger.key("")
-    wider = replace(POLYMNIST, imputer_options={**POLYMNIST.imputer_options, "channels": (8, 8, 8)})
-    assert pretraining(wider, seed=2).key("") != plain.needs[0].key("")
-
-
 def parameters(module):
     return sum(parameter.numel() for parameter in module.parameters())
 
@@ -167,20 +107,3 @@ def test_polymnist_has_the_published_size_and_decodes_pixels():
     assert code == (2560 * 512 + 512) + (512 * 512 + 512)
     assert parameters(method) == encoders + code + 5_130
     assert isinstance(decoder[-1], nn.Sigmoid)
-
-
-def test_mst_and_celeba_decode_text_as_text():
-    data = zeros(MST, 2)
-    start = pretraining(MST, 0).build(data, [])
-    assert [type(start.likelihoods[name]) for name in ("mnist", "svhn", "text")] == [Laplace, Laplace, Categorical]
-    assert torch.isfinite(start.loss(data.batch(torch.arange(2)))["reconstruction"])
-    start = weightless(pretraining(CELEBA, 0), zeros(CELEBA))
-    assert start.decoders["text"](torch.zeros(2, 32, device="meta")).shape == (2, 256, 71)
-    assert start.decoders["img"](torch.zeros(2, 32, device="meta")).shape == (2, 3, 64, 64)
-    assert isinstance(start.likelihoods["text"], Categorical)
-
-
-def test_helpers_have_gaps_to_show(batch):
-    """The laws above would say little otherwise."""
-    assert not batch.any_observed().all()
-    assert not helpers.dataset("train", 40).observed["image"].all()

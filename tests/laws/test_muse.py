@@ -1,19 +1,15 @@
 """MUSE against its formulas, written out edge by edge."""
 
 import math
-from dataclasses import replace
 
 import helpers
 import pytest
 import torch
-from helpers import CLASSES, DIM, SHAPES, count_calls, double, rows_of, with_hidden
+from helpers import CLASSES, DIM, SHAPES, count_calls, double, rows_of
 
-from gauge import TrainSettings, fit
 from gauge.encoders.mlp import Mlp
 from gauge.randomness import seeded
-from gauge_lab.benchmarks.polymnist import BENCHMARK
 from gauge_lab.methods.muse import Muse, fewer
-from gauge_lab.plans import last_stage
 from gauge_lab.vectors import VectorEncoder
 
 
@@ -109,13 +105,6 @@ def test_a_sample_alone_with_one_modality_is_answered_and_can_be_learned_from(ba
     assert all(torch.isfinite(term) for term in method.loss(one).values())
 
 
-def test_samples_meet_in_the_modality_nodes(batch):
-    method = muse()
-    alone = torch.cat([method.predict(rows_of(batch, torch.tensor([row]))).logits for row in range(len(batch))])
-    assert not torch.allclose(alone, method.predict(batch).logits)
-    assert torch.equal(method.predict(batch).logits, method.predict(batch).logits)
-
-
 def test_the_copy_keeps_all_edges_of_half_the_samples_and_any_smaller_number_of_the_rest():
     rows = 40_000
     there = torch.ones(rows, 4, dtype=torch.bool)
@@ -130,16 +119,6 @@ def test_the_copy_keeps_all_edges_of_half_the_samples_and_any_smaller_number_of_
         torch.testing.assert_close(some, there[part][0].double() / n, atol=0.03, rtol=0)
 
 
-def test_a_single_edge_stays_and_a_draw_does_not_depend_on_the_batch():
-    there = helpers.noise(300, 4) > 0
-    key = torch.arange(300)
-    kept = fewer(there, key)
-    single = there.sum(1) == 1
-    assert torch.equal(kept[single], there[single])
-    assert (kept.sum(1) >= there.any(1).long()).all()
-    assert torch.equal(fewer(there[7:9], key[7:9]), kept[7:9])
-
-
 def test_projections_have_unit_norm_and_modalities_are_encoded_once(batch, monkeypatch):
     method, seen = muse(), []
     normalize = torch.nn.functional.normalize
@@ -148,46 +127,3 @@ def test_projections_have_unit_norm_and_modalities_are_encoded_once(batch, monke
     method.loss(batch)
     assert encoded == [len(batch)] * 3
     torch.testing.assert_close(seen[0].norm(dim=-1), torch.ones(2, len(batch)).double())
-
-
-@pytest.mark.parametrize("filling", ["nan", "noise"])
-def test_unobserved_values_reach_no_gradient(batch, filling):
-    method = muse()
-    expected = helpers.gradients(method, sum(method.loss(batch).values()))
-    found = helpers.gradients(method, sum(method.loss(with_hidden(batch, filling)).values()))
-    helpers.assert_equal(found, expected)
-    assert all(bool(torch.isfinite(gradient).all()) for gradient in found.values())
-    assert expected.keys() == dict(method.named_parameters()).keys()
-
-
-def test_a_missing_modality_is_an_edge_that_is_not_there(batch):
-    """Encoding it or not, the answers are those of a graph without the edge."""
-    method = muse()
-    without = {**batch.observed, "signal": torch.zeros(6, dtype=torch.bool), "image": torch.ones(6, dtype=torch.bool)}
-    hidden = replace(batch, observed=without)
-    edges, there = edges_by_hand(method, hidden)
-    torch.testing.assert_close(
-        method.predict(hidden).logits, method.classifier(samples_by_hand(method, edges, there)).detach()
-    )
-
-
-def test_it_learns():
-    train, val = helpers.dataset("train", 60), helpers.dataset("val", 60, seed=50)
-    with seeded(1):
-        method = Muse(VectorEncoder({name: Mlp(shape, DIM) for name, shape in SHAPES.items()}), DIM, CLASSES)
-        progress = fit(
-            method,
-            train,
-            val,
-            settings=TrainSettings(epochs=20, batch_size=20, learning_rate=5e-3, selection=("complete",)),
-        )
-    assert progress.best_score > 0.8
-
-
-def test_the_plan_has_the_sizes_of_the_published_network():
-    stage = last_stage(BENCHMARK, "muse", "muse", 2)
-    assert stage.name == "muse-s2"
-    count = sum(parameter.numel() for parameter in stage.build(helpers.dataset("train", 6), []).parameters())
-    encoders, inputs, nodes, layers = 5 * 355_520, 5 * 128 * 129, 5 * 128, 2 * 2 * 128 * 257
-    heads = 128 * 385 + 2 * 128 * 129 + 1290  # edge update, projection and classifier
-    assert count == encoders + inputs + nodes + layers + heads == 2_075_978

@@ -60,38 +60,6 @@ def test_adam_is_that_of_torch_bit_for_bit(options):
         assert torch.equal(first, second)
 
 
-def test_either_adam_continues_from_the_state_of_the_other():
-    ours, theirs = parameters(), parameters()
-    first, second = AdamW(ours, lr=0.05, fused=True), torch.optim.AdamW(theirs, lr=0.05, fused=True)
-    for _ in range(3):
-        step(first, ours)
-        step(second, theirs)
-    swapped = AdamW(theirs, lr=1.0), torch.optim.AdamW(ours, lr=1.0)
-    swapped[0].load_state_dict(second.state_dict())
-    swapped[1].load_state_dict(first.state_dict())
-    for _ in range(3):
-        step(swapped[0], theirs)
-        step(swapped[1], ours)
-    for each, other in zip(ours, theirs, strict=True):
-        assert torch.equal(each, other)
-
-
-def test_schedulers_hooks_and_clipping_work_with_adam():
-    (matrix, *_), rates, calls = parameters(), [], []
-    optimizer = AdamW([matrix], lr=0.1)
-    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
-    optimizer.register_step_post_hook(lambda *_: calls.append(float(matrix.grad.norm())))
-    for _ in range(3):
-        optimizer.zero_grad()
-        (100 * matrix.square().sum()).backward()
-        torch.nn.utils.clip_grad_norm_([matrix], 1.0)
-        optimizer.step()
-        rates.append(scheduler.get_last_lr()[0])
-        scheduler.step()
-    assert rates == [0.1, 0.05, 0.025]
-    assert calls == pytest.approx([1.0] * 3, abs=1e-4)
-
-
 def test_lbfgs_is_that_of_torch_bit_for_bit():
     found = []
     for kind in (LBFGS, torch.optim.LBFGS):

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers import CLASSES, DIM, dataset, incomplete_batch, noise, plus, rows_of, unit_encoder, with_hidden
+from helpers import CLASSES, DIM, dataset, incomplete_batch, plus, rows_of, unit_encoder, with_hidden
 
-from gauge import Batch, Network, Transformer, UnitEncoder, fit
+from gauge import Network, Transformer, UnitEncoder, fit
 from gauge.encoders.mlp import Mlp
-from gauge.nn.contrast import PairContrast
 from gauge.plus.pretrainers.self_supervised import SelfSupervised
 from gauge.randomness import seeded
 from gauge.training.settings import TrainSettings
@@ -22,17 +21,6 @@ def pretrainer(**options) -> SelfSupervised:
     model = plus()
     with seeded(0, "pretrainer"):
         return SelfSupervised(model.encoder, model.gauge.classifier, TABLES, projection=4, **options)
-
-
-def terms_of(model: SelfSupervised, batch: Batch) -> torch.Tensor:
-    return torch.stack(list(model.eval().loss(batch).values()))
-
-
-@pytest.mark.parametrize("filling", ["nan", "noise"])
-def test_missing_values_never_enter(filling):
-    batch = incomplete_batch()
-    expected, hidden = terms_of(pretrainer(), batch), terms_of(pretrainer(), with_hidden(batch, filling))
-    torch.testing.assert_close(hidden, expected)
 
 
 def test_no_gradient_is_lost_to_missing_values():
@@ -69,17 +57,6 @@ def test_pre_training_reaches_encoders_and_network_but_not_the_head():
     assert all(parameter.requires_grad for part in (encoder, network) for parameter in part.parameters())
 
 
-def test_it_learns_what_modalities_share():
-    train = dataset("train", 60)
-    model = pretrainer()
-    index = torch.arange(60)
-    before = {name: term.item() for name, term in model.eval().loss(train.batch(index)).items()}
-    fit(model, train, settings=TrainSettings(epochs=30, batch_size=20, learning_rate=1e-2))
-    after = {name: term.item() for name, term in model.eval().loss(train.batch(index)).items()}
-    assert after["contrast"] < before["contrast"] - 0.1
-    assert after["masked"] < before["masked"]
-
-
 def test_a_sample_with_one_modality_is_reconstructed_and_not_matched():
     batch = rows_of(incomplete_batch(), torch.tensor([0, 0]))
     only = {"image": torch.tensor([False, False]), "signal": torch.tensor([False, False])}
@@ -87,28 +64,6 @@ def test_a_sample_with_one_modality_is_reconstructed_and_not_matched():
     terms = pretrainer().eval().loss(alone)
     assert terms["masked"].item() > 0
     assert terms["contrast"].item() == terms["matching"].item() == 0
-
-
-def test_resumed_pre_training_ends_where_an_uninterrupted_one_does(tmp_path):
-    train, whole, parts = dataset("train", 24), pretrainer(), pretrainer()
-    fit(whole, train, settings=SETTINGS)
-    fit(parts, train, settings=SETTINGS, folder=tmp_path, on_epoch=lambda epoch: True)
-    resumed = pretrainer()
-    fit(resumed, train, settings=SETTINGS, folder=tmp_path)
-    for one, other in zip(whole.parameters(), resumed.parameters(), strict=True):
-        assert torch.equal(one, other)
-
-
-def test_modalities_that_know_nothing_of_each_other_stop_to_pull():
-    with seeded(0, "contrast"):
-        contrast = PairContrast(4, 2, 4)
-    vectors, present = noise(64, 2, 4).requires_grad_(), torch.ones(64, 2, dtype=torch.bool)
-    optimizer = torch.optim.Adam([contrast.log_scale], lr=0.1)
-    for _ in range(100):
-        optimizer.zero_grad()
-        contrast(vectors, present).backward()
-        optimizer.step()
-    assert contrast.log_scale[0, 1].item() < 1, "the temperature rises"
 
 
 def test_what_nothing_can_be_learned_from_is_refused():

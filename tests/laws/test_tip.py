@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from helpers import noise, rows_of, with_hidden
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gauge import Batch, Dataset
 from gauge.data.augmentation import corrupt
@@ -17,7 +16,6 @@ from gauge.nn.tabular import CrossAttention, TabularTransformer, self_excluding
 from gauge.paper.units import Frozen
 from gauge.randomness import choose, derive, seeded, uniform
 from gauge.registry import ENCODERS
-from gauge_lab.encoders.tabular import Tabular
 
 CARDINALITIES = (1, 3, 1, 2, 4)  # categories need not come first
 CATEGORICAL = {1: 3, 3: 2, 4: 4}
@@ -90,17 +88,6 @@ def test_a_missing_column_is_hidden_as_key_from_every_query_but_itself():
                 assert bias[row, 0, query, key] == (-1e9 if hidden else 0)
 
 
-def test_a_missing_column_is_seen_by_no_other_and_sees_the_observed_ones(gaps):
-    network, (table, observed) = tabular(), table_of(rows_of(gaps, torch.tensor([1])))  # columns 1 and 3 are missing
-    before = network(table, observed)
-    with torch.no_grad():
-        network.positions.weight[2] += 1.0
-    changed = (network(table, observed) != before).any(-1)[0]
-    assert changed.tolist() == [False, False, True, False, False, False]
-    other = torch.where(torch.arange(5) == 0, table + 1, table)
-    assert (network(other, observed)[0, 2] != network(table, observed)[0, 2]).any()
-
-
 @pytest.mark.parametrize("name", ["tabular", "tabular_vector"])
 @pytest.mark.parametrize("filling", ["noise", "nan"])
 def test_what_a_missing_cell_holds_reaches_neither_a_unit_nor_a_gradient(gaps, name, filling):
@@ -112,45 +99,6 @@ def test_what_a_missing_cell_holds_reaches_neither_a_unit_nor_a_gradient(gaps, n
     assert all(gradient.isfinite().all() for gradient in found.values())
 
 
-def test_one_flag_for_a_table_says_the_same_as_one_for_each_of_its_cells(gaps):
-    encoder = Tabular((5,), 8, CARDINALITIES, inner=16, depth=1, heads=2)
-    table, flags = gaps.inputs["data"], torch.arange(6) % 2 == 0
-    assert torch.equal(encoder(table, flags), encoder(table, flags[:, None].expand(6, 5)))
-
-
-def test_with_waves_every_column_of_numbers_has_weights_of_its_own():
-    def begins(waves: int) -> torch.Tensor:
-        network = TabularTransformer((1, 1), 8, depth=0, waves=waves)
-        network.positions.weight.data.zero_()
-        return network(torch.tensor([[0.7, 0.7]]), torch.ones(1, 2, dtype=torch.bool))[0, 1:]
-
-    torch.testing.assert_close(*begins(0))
-    first, second = begins(4)
-    assert not torch.allclose(first, second)
-
-
-def test_a_code_is_rounded_and_kept_within_its_column():
-    network = tabular()
-    table = torch.tensor([[0.0, 1.6, 0.0, 99.0, -3.0]])
-    assert network.columns.codes(table).tolist() == [[2, 1, 0]]
-
-
-@pytest.mark.parametrize("waves", [0, 4])
-@pytest.mark.parametrize("cardinalities", [(1, 1), (3, 2)])
-def test_a_table_of_one_kind_of_column_leaves_no_parameter_without_gradient(cardinalities, waves):
-    network = TabularTransformer(cardinalities, 8, depth=1, heads=2, waves=waves)
-    loss = network(torch.ones(2, 2), torch.tensor([[True, False], [True, True]])).square().sum()
-    assert helpers.gradients(network, loss).keys() == dict(network.named_parameters()).keys()
-
-
-def test_cross_attention_is_the_mean_of_values_weighed_by_the_softmax_of_products():
-    attend = CrossAttention(4, heads=1)
-    sequence, other = noise(1, 3, 4), noise(1, 5, 4, seed=1)
-    key, value = attend.key_value(other).chunk(2, -1)
-    weights = (attend.query(sequence) @ key.mT / 2).softmax(-1)
-    torch.testing.assert_close(attend(sequence, other), attend.project(weights @ value))
-
-
 @pytest.mark.parametrize(("columns", "masked", "corrupted"), [(DVM, 8, 5), (UKBB, 38, 22)])
 def test_as_many_columns_are_hidden_and_corrupted_as_published(columns, masked, corrupted):
     inputs = {"photo": torch.zeros(3, 1, 8, 8), "data": torch.zeros(3, columns)}
@@ -160,23 +108,6 @@ def test_as_many_columns_are_hidden_and_corrupted_as_published(columns, masked, 
     table = noise(200, columns)  # hardly a sample draws from itself
     changed = corrupt(table, torch.ones_like(table).bool(), torch.arange(200), 0.3) != table
     assert changed.sum(1).max() == corrupted
-
-
-def test_only_observed_cells_are_chosen_each_as_often_as_the_next(tip):
-    among = torch.tensor([True, False, True, True, True]).expand(4000, 5)
-    chosen = choose(torch.arange(4000), among, tip.masked)
-    assert (chosen.sum(1) == 2).all()
-    torch.testing.assert_close(chosen.float().mean(0), torch.tensor([0.5, 0, 0.5, 0.5, 0.5]), atol=0.03, rtol=0)
-
-
-def test_a_corrupted_cell_holds_a_value_that_another_sample_has_there():
-    table, observed = table_of(with_hidden(cars(40).batch(torch.arange(40)), "nan"))
-    corrupted = corrupt(table, observed, torch.arange(40), 1.0)
-    for column in range(5):
-        seen = set(table[observed[:, column], column].tolist())
-        assert set(corrupted[observed[:, column], column].tolist()) <= seen
-    assert corrupted[~observed].isnan().all()  # what is missing stays as it is
-    assert ((corrupted != table) & observed)[:, 0].float().mean() > 0.7
 
 
 def test_hard_negatives_are_others_drawn_by_their_likeness():
@@ -221,22 +152,6 @@ def test_matching_tells_each_pair_from_one_with_another_table_and_one_with_anoth
     torch.testing.assert_close(tip.loss(gaps)["matching"], torch.stack(costs).mean() / 3)
 
 
-def test_reading_the_first_positions_alone_gives_the_same_states(tip):
-    table = noise(3, 6, tip.interact.norm.normalized_shape[0])
-    image = noise(3, 4, table.shape[-1], seed=1)
-    torch.testing.assert_close(tip.interact(table, image, first=True), tip.interact(table, image)[:, :1])
-
-
-def test_half_precision_gives_nearly_the_same(tip, gaps):
-    expected = tip.loss(gaps)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = tip.loss(gaps)
-        completed = tip.complete(gaps)
-    for name in ("contrast", "reconstruction"):  # which pairs are hard to tell apart may change
-        torch.testing.assert_close(found[name].float(), expected[name], rtol=0.05, atol=0.05)
-    assert completed.inputs["data"].dtype == torch.float32
-
-
 def test_reconstruction_scores_hidden_cells_only_categories_against_those_of_all_columns(tip, gaps):
     table, observed = table_of(with_hidden(gaps, 0.0))
     hidden = choose(derive(gaps.key, "masked"), observed, tip.masked)
@@ -264,15 +179,6 @@ def test_a_loss_does_not_depend_on_hidden_values_and_teaches_every_parameter(tip
     assert all(gradient.isfinite().all() for gradient in found.values())
 
 
-def test_a_loss_depends_on_the_keys_and_on_no_global_generator(tip):
-    batch = cars().batch(torch.arange(12))
-    first = tip.loss(batch)
-    torch.rand(7)
-    helpers.assert_equal(first, tip.loss(batch))
-    other = tip.loss(replace(batch, key=batch.key + 100))
-    assert all(other[name] != value for name, value in first.items())
-
-
 def test_observed_cells_come_back_bit_for_bit_and_missing_ones_ignore_what_they_hold(tip, gaps):
     first, second = (tip.complete(with_hidden(gaps, filling)) for filling in ("nan", "noise"))
     helpers.assert_equal(first.inputs, second.inputs)
@@ -288,15 +194,6 @@ def test_samples_with_different_gaps_are_completed_together_as_one_by_one(tip, g
     for row in range(6):
         alone = tip.complete(rows_of(gaps, torch.tensor([row]))).inputs["data"]
         torch.testing.assert_close(alone[0], together[row], rtol=1e-4, atol=1e-5)
-
-
-def test_a_wholly_missing_table_is_read_off_the_image(tip, gaps):
-    flags = torch.zeros(6, dtype=torch.bool)
-    whole = replace(gaps, observed=dict(gaps.observed, data=flags))
-    cells = replace(gaps, observed=dict(gaps.observed, data=flags[:, None].expand(6, 5)))
-    assert torch.equal(tip.complete(whole).inputs["data"], tip.complete(cells).inputs["data"])
-    numbers = tip.complete(whole).inputs["data"][:, 0]
-    assert len(numbers.unique()) == 6
 
 
 def test_a_category_is_one_of_its_column_and_the_published_choice_is_clamped_into_it(gaps):
@@ -350,25 +247,6 @@ def test_training_learns_a_table_that_is_a_function_of_the_image():
     assert (found - truth)[:, 0].square().mean() < 0.3 * truth[:, 0].var()
 
 
-def test_neither_training_nor_a_gpu_imputing_ever_waits_for_a_value(gaps, monkeypatch):
-    """On tensors without values, whatever needs one raises."""
-    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda tensor: True))
-    tip = small()
-    with FakeTensorMode(allow_non_fake_inputs=True) as fake:
-        inputs, observed = ({name: fake.from_tensor(x) for name, x in y.items()} for y in (gaps.inputs, gaps.observed))
-        valueless = Batch(inputs, observed, index=fake.from_tensor(gaps.index))
-        sum(tip.loss(valueless).values())
-        tip.complete(valueless)
-
-
-def test_a_state_dict_brings_the_imputer_back(tip, gaps):
-    with seeded(1, "other"):
-        other = TIP.from_dataset(cars(), cardinalities=CARDINALITIES, width=16, depth=1, heads=2, resnet=18).eval()
-    assert not torch.equal(other.complete(gaps).inputs["data"], tip.complete(gaps).inputs["data"])
-    other.load_state_dict(tip.state_dict())
-    helpers.assert_equal(other.complete(gaps).inputs, tip.complete(gaps).inputs)
-
-
 def test_a_sample_without_its_image_is_an_error_that_names_it(tip, gaps):
     blind = replace(gaps, observed=dict(gaps.observed, photo=torch.arange(6) != 4))
     with pytest.raises(ValueError, match=r"sample 7 has no 'photo' \(1 such\); TIP completes tables from images"):
@@ -399,3 +277,11 @@ def test_data_that_is_no_table_beside_an_image_is_an_error_that_says_so(tip, gap
         ValueError, match=r"the batch has {'data': \(4,\)}, .* was made for {'photo': \(1, 8, 8\), 'data': "
     ):
         tip.complete(Batch({"data": torch.zeros(2, 4)}, {"data": torch.ones(2) > 0}))
+
+
+def test_cross_attention_is_the_mean_of_values_weighed_by_the_softmax_of_products():
+    attend = CrossAttention(4, heads=1)
+    sequence, other = noise(1, 3, 4), noise(1, 5, 4, seed=1)
+    key, value = attend.key_value(other).chunk(2, -1)
+    weights = (attend.query(sequence) @ key.mT / 2).softmax(-1)
+    torch.testing.assert_close(attend(sequence, other), attend.project(weights @ value))

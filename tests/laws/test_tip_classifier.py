@@ -6,7 +6,7 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import noise, with_hidden
+from helpers import noise
 
 from gauge import Batch, Dataset
 from gauge.imputers.tip import TIP
@@ -71,12 +71,6 @@ def test_the_answer_is_the_mean_of_three_classifiers_and_without_an_image_that_o
     torch.testing.assert_close(method.predict(batch).logits[missing], parts[1][missing])
     torch.testing.assert_close(method.predict(batch).logits[~missing], logits[~missing])
     torch.testing.assert_close(method.loss(batch)["task"], F.cross_entropy(method.predict(batch).logits, batch.labels))
-
-
-@pytest.mark.parametrize("filling", ["nan", "noise"])
-def test_what_is_missing_is_never_read(pretrained, batch, filling):
-    method = classifier(pretrained).eval()
-    assert torch.equal(method.predict(with_hidden(batch, filling)).logits, method.predict(batch).logits)
 
 
 def test_it_is_refused_without_one_image_and_one_table_and_on_another_imputer():

@@ -5,23 +5,15 @@ from dataclasses import replace
 import helpers
 import pytest
 import torch
-from helpers import CLASSES, SHAPES, enlarged, gradients, plus, rows_of, with_hidden
+from helpers import CLASSES, SHAPES, gradients, plus, with_hidden
 
-from gauge import Dataset, Gating, TrainSettings, fit
-from gauge.imputers.mean import Mean
-from gauge.masks import Complete, Corruption, parse_protocol
-from gauge.nn.tabular import CellHeads, ColumnLayout
-from gauge.paper.explain import explain, unit_names
+from gauge import Dataset, TrainSettings, fit
+from gauge.masks import Corruption, parse_protocol
 from gauge.plus.combination import Combination
-from gauge.plus.trust import TrustHead, rightness, trust_term
-from gauge.training.inference import masked_batches, predict_split
+from gauge.plus.trust import TrustHead, rightness
 from gauge.values import Truth
 from gauge_lab.audit import audit
-from gauge_lab.benchmarks import BENCHMARKS
 from gauge_lab.methods._distilled import Distilled
-from gauge_lab.methods.ensemble import Ensemble
-from gauge_lab.plans import last_stage
-from gauge_lab.plans._distilled import distilled
 
 SWAPS = Corruption(swapped=0.3)
 
@@ -69,13 +61,6 @@ def test_trust_is_a_probability_and_gates_every_unit_that_is_seen(method, batch)
     assert torch.equal(prediction.gates, trust)
 
 
-@pytest.mark.parametrize("filling", ["noise", "nan"])
-def test_hidden_truths_change_neither_logits_nor_trust(method, batch, filling):
-    first, second = (method.predict(with_hidden(batch, each)) for each in (0.0, filling))
-    assert torch.equal(first.logits, second.logits)
-    assert torch.equal(first.trust, second.trust)
-
-
 def test_flags_of_corrupted_values_never_reach_a_prediction(method, known):
     other = replace(known, truth=Truth(*[{name: ~flags for name, flags in known.truth.wrong.items()}] * 3))
     without = method.predict(replace(known, truth=None))
@@ -83,12 +68,6 @@ def test_flags_of_corrupted_values_never_reach_a_prediction(method, known):
         assert torch.equal(method.predict(batch).logits, without.logits)
         assert torch.equal(method.predict(batch).trust, without.trust)
     assert not torch.equal(method.loss(known)["trust"], method.loss(other)["trust"])
-
-
-def test_trust_in_a_unit_does_not_depend_on_its_batch(method, batch):
-    together = method.predict(batch).trust
-    for rows in (torch.tensor([4]), torch.tensor([5, 0, 2])):
-        torch.testing.assert_close(method.predict(rows_of(batch, rows)).trust, together[rows], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("imputed", [False, True])
@@ -113,22 +92,6 @@ def test_heads_vote_on_imputed_modalities_only_as_far_as_these_are_trusted(batch
     torch.testing.assert_close(distrusted.predict(batch).logits.log_softmax(-1), network, atol=1e-5, rtol=1e-5)
 
 
-def test_samples_keep_the_image_that_their_imputer_needs_when_votes_are_weighed(train):
-    class NeedsImage(Mean):
-        needs_image = True
-
-    for imputer, complete in ((NeedsImage, True), (Mean, False)):
-        batches = trusting(imputer.from_dataset(train))._masked(train, torch.arange(20))
-        assert all(torch.equal(each.observed["image"], train.observed["image"][:20]) for each in batches) == complete
-
-
-def test_an_imputer_s_network_also_learns_to_do_without_it(known, train):
-    imputer = helpers.imputer("mean", train)
-    terms = trusting(imputer).train().loss(known)
-    assert set(terms) == {"task", "masked", "heads", "trust"}
-    assert "masked" not in trusting(imputer, subsets_per_step=0).train().loss(known)
-
-
 def test_the_vote_of_a_head_counts_as_far_as_what_it_reads_is_trusted(batch):
     method = sure(trusting(), -50.0)
     network = method.gauge.decide(method.read(batch)).logits.log_softmax(-1)
@@ -137,16 +100,6 @@ def test_the_vote_of_a_head_counts_as_far_as_what_it_reads_is_trusted(batch):
     present, share, trust = torch.ones(4, 2).bool(), torch.ones(4, 1), torch.tensor([[1.0, 0.25]]).expand(4, 2)
     mixed = 0.25 * logits[:, 1].softmax(-1) + 0.75 / 3
     torch.testing.assert_close(combine(logits, present, share, trust), logits[:, 0].log_softmax(-1) + mixed.log())
-
-
-def test_without_learned_trust_votes_count_as_far_as_training_was_sound(batch):
-    """So that rows with and without trust differ in what is learned, not in how votes are combined."""
-    method, plain = plus(corrupt=SWAPS), plus()
-    assert not torch.allclose(method.predict(batch).logits, plain.predict(batch).logits)
-    reading = method.read(batch)
-    *_, trust = method._all_answers(method.decide_network(reading), reading)
-    torch.testing.assert_close(trust, torch.tensor([[1.0, 0.7, 0.7, 0.7]]).expand(6, 4))
-    assert Corruption(swapped=0.2, noisy=0.5).sound == pytest.approx(0.4)
 
 
 def test_the_trust_term_teaches_the_trust_head_alone_and_the_task_never_teaches_it(method, known):
@@ -185,13 +138,6 @@ def test_imputed_content_is_right_if_it_shows_the_class_or_is_near_the_true_cell
     assert torch.equal(sure_of[:, 6:11], known.observed["table"])
 
 
-def test_the_term_is_least_where_trust_is_as_high_as_units_are_right():
-    target, among = torch.full((50, 4), 0.7), torch.ones(50, 4).bool()
-    costs = [float(trust_term(torch.full((50, 4), value), target, among)) for value in (0.1, 0.6, 0.7, 0.8, 1.0)]
-    assert min(costs) == costs[2]
-    assert trust_term(target, target, ~among) == 0
-
-
 def test_calibration_makes_trust_as_high_as_units_are_right():
     head, right = TrustHead(8, heads=2), (torch.rand(4000, 2, generator=torch.Generator().manual_seed(0)) < 0.6).float()
     imputed = torch.tensor([[False, True]]).expand(4000, 2)
@@ -215,22 +161,6 @@ def test_imputers_may_say_how_uncertain_they_are_without_looking_at_what_is_hidd
         assert torch.isfinite(values).all()
         assert (values >= 0).all()
         assert values.std() > 0
-
-
-def test_a_category_is_as_uncertain_as_it_is_improbable():
-    heads = CellHeads(ColumnLayout((3, 1)), 4)
-    states = helpers.noise(5, 2, 4)
-    draws = helpers.noise(6, 5, 2)
-    doubt = heads.doubt(states, draws)
-    probabilities = heads.categories(states[:, :1]).softmax(-1)[:, 0]
-    torch.testing.assert_close(doubt[:, 0], 1 - probabilities.amax(-1))
-    torch.testing.assert_close(doubt[:, 1], draws[..., 1].std(0))
-
-
-def test_objects_that_only_complete_batches_know_no_uncertainty(train, batch):
-    own = type("Own", (), {"complete": lambda self, batch: batch.blanked()})()
-    for imputer in (Mean.from_dataset(train), own):
-        assert trusting(imputer).read(batch).uncertainty is None
 
 
 def views(split, rows, seed):
@@ -269,43 +199,6 @@ def test_training_learns_which_modality_contradicts_the_others(trained):
         assert area == pytest.approx(found.separation_modalities[value], abs=0.03)
 
 
-def test_audits_of_the_paper_s_gate_know_wrong_evidence_and_cells_too(train):
-    method = helpers.gauge(helpers.imputer("mean", train))
-    found = audit(method, helpers.dataset("test", 60, seed=9), "up-to=0.9,swapped=0.5")
-    assert set(found.separation_observed) == set(found.separation_cells) == set(found.separation_modalities)
-    assert "trust" not in found.separation_observed
-    assert 0.3 < found.cells_right < 0.7
-    assert {kind: set(curves) for kind, curves in found.curves.items()} == {"observed": {"gate"}, "cells": {"gate"}}
-    assert found.calibration == {}
-
-
-def test_audits_judge_imputed_modalities_by_a_judge_and_as_trust_was_taught(train):
-    method, data = trusting(helpers.imputer("mean", train)), helpers.dataset("test", 60, seed=9)
-
-    def own(batch):
-        return method.read(batch).head_logits
-
-    def always_wrong(batch):
-        return torch.eye(CLASSES)[(batch.labels + 1) % CLASSES][:, None].expand(-1, 3, -1)
-
-    one, other = (audit(method, data, "missing=image+signal", judge=judge).calibration for judge in (own, always_wrong))
-    assert one["imputed"] == one["imputed, as taught"] == other["imputed, as taught"]
-    assert other["imputed"] != other["imputed, as taught"]
-    assert "imputed, as taught" not in audit(method, data, "missing=image+signal").calibration
-
-
-def test_an_explanation_tells_how_far_a_unit_is_used_and_trusted_apart(batch):
-    method = trusting()
-    frame = explain(method, batch).to_frame(unit_names(method.encoder, {}))
-    seen = frame[frame.observed]
-    assert seen.trusted.between(0, 1).all()
-    assert (seen.used < 0).any()
-    assert (seen.used > 0).any()
-    assert (frame[~frame.observed].trusted == 0).all()
-    gated = plus(gating=Gating())
-    assert "trusted" not in explain(gated, batch).to_frame(unit_names(gated.encoder, {}))
-
-
 def test_a_student_learns_from_its_targets_alone(known):
     answers = torch.eye(CLASSES)[torch.arange(60) % CLASSES]
     method = Distilled(plus(), answers)
@@ -313,33 +206,3 @@ def test_a_student_learns_from_its_targets_alone(known):
     assert torch.equal(method.loss(known)["task"], method.loss(other)["task"])
     told = plus().loss(replace(known, labels=known.index % CLASSES))
     torch.testing.assert_close(method.loss(known)["task"], told["task"])
-
-
-def test_a_student_learns_from_the_rows_of_the_imputer_and_its_teacher_from_labelled_ones():
-    stage = last_stage(BENCHMARKS.get("polymnist5k"), "gauge_plus", "gauge_plus-student", 0)
-    teacher, pretrained = stage.needs
-    assert (stage.split, teacher.split, pretrained.split) == ("imputer", "train", "imputer")
-    row = last_stage(BENCHMARKS.get("polymnist5k"), "gauge_plus", "gauge_plus-pretrained", 0)
-    assert teacher.key("data") == row.key("data")
-
-
-def test_a_student_believes_its_teacher_as_far_as_that_is_sure(known):
-    """The loss is linear in the probabilities of the teacher."""
-    classes = torch.eye(CLASSES)
-    even = torch.full((60, CLASSES), 1 / CLASSES)
-    losses = [Distilled(plus(), targets).loss(known) for targets in (*(row.expand(60, -1) for row in classes), even)]
-    for name, term in losses[-1].items():
-        torch.testing.assert_close(term, torch.stack([each[name] for each in losses[:-1]]).mean())
-
-
-def test_a_student_keeps_the_labels_that_there_are_and_asks_all_teachers_for_the_others(train):
-    some = train.without_labels(torch.arange(len(train)) >= 20)
-    teachers = [plus(), enlarged(plus())]
-    targets = distilled(plus(), some, Ensemble(teachers)).targets
-    assert torch.equal(targets[:20], torch.eye(CLASSES)[train.labels[:20]])
-    answers = [predict_split(teacher, train, Complete()).probabilities for teacher in teachers]
-    torch.testing.assert_close(targets[20:], torch.from_numpy(sum(answers) / 2).float()[20:])
-
-
-def test_batches_of_an_evaluation_carry_no_truth(train):
-    assert all(batch.truth is None for batch in masked_batches(train, parse_protocol("swapped=0.5"), 20))

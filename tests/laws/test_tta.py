@@ -4,12 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers import CLASSES, SETTINGS, assert_equal, dataset, enlarged, plus, rows_of, with_hidden
+from helpers import SETTINGS, assert_equal, dataset, enlarged, plus
 
 from gauge.data import Dataset
 from gauge.training.stages import Stage, StageStore
-from gauge.types import Method
-from gauge.values import Prediction
 from gauge_lab.benchmarks import BENCHMARKS, Overrides
 from gauge_lab.methods.tta import COPIES, TTA, changed
 from gauge_lab.plans import last_stage, plan_of
@@ -23,11 +21,6 @@ def trained():
     return enlarged(plus())
 
 
-def test_one_copy_is_the_trained_model(trained, batch):
-    logits = TTA(trained, LEAVES, copies=1).predict(batch).logits
-    torch.testing.assert_close(logits, trained.predict(batch).logits.log_softmax(-1), rtol=0, atol=0)
-
-
 def test_the_answer_is_the_mean_over_the_images_as_they_are_and_changed_copies(trained, batch):
     copies = [batch, *(changed(batch, LEAVES, number) for number in range(1, COPIES))]
     answers = torch.stack([trained.predict(copy).logits.log_softmax(-1) for copy in copies])
@@ -36,14 +29,6 @@ def test_the_answer_is_the_mean_over_the_images_as_they_are_and_changed_copies(t
     logits = TTA(trained, LEAVES).predict(batch).logits
     torch.testing.assert_close(logits, answers.mean(0))
     torch.testing.assert_close(logits[~seen], answers[0, ~seen])
-
-
-def test_a_sample_is_answered_alone_as_in_any_batch(trained, batch):
-    method = TTA(trained, LEAVES, copies=3)
-    together = method.predict(batch).logits
-    for row in (0, 2, 5):
-        alone = method.predict(rows_of(batch, torch.tensor([row]))).logits
-        torch.testing.assert_close(alone, together[[row]], rtol=1e-4, atol=1e-5)
 
 
 def test_copies_change_observed_images_alone_each_otherwise(batch):
@@ -56,27 +41,6 @@ def test_copies_change_observed_images_alone_each_otherwise(batch):
     images = torch.stack([copy.inputs["image"] for copy in copies])
     assert torch.equal((images == batch.inputs["image"]).flatten(2).all(2).all(0), ~batch.observed["image"])
     assert all(len(images[:, row].unique(dim=0)) > 1 for row in batch.observed["image"].nonzero()[:, 0])
-
-
-@pytest.mark.parametrize("filling", ["noise", "nan"])
-def test_missing_values_never_enter(trained, batch, filling):
-    method = TTA(trained, LEAVES, copies=2)
-    before, after = (method.predict(with_hidden(batch, each)).logits for each in (0.0, filling))
-    assert torch.equal(after, before)
-
-
-class Neighbours(Method):
-    looks_across_batch = True
-
-    def predict(self, batch) -> Prediction:
-        return Prediction(torch.zeros(len(batch), CLASSES))
-
-
-def test_what_cannot_answer_for_copies_is_refused(trained):
-    with pytest.raises(ValueError, match="Neighbours looks across the batch, .*; use a method that does not"):
-        TTA(Neighbours(), LEAVES)
-    with pytest.raises(ValueError, match="copies is 0; give at least 1, the images as they are"):
-        TTA(trained, LEAVES, copies=0)
 
 
 def make_plus(train: Dataset):

@@ -5,13 +5,8 @@ import torch
 import torch.nn.functional as F
 from helpers import DIM, incomplete_batch, noise, unit_encoder
 
-from gauge import UnitEncoder
 from gauge.encoders.conv_grid import ConvGrid
-from gauge.encoders.mlp import Mlp
 from gauge.encoders.resnet_grid import ResnetGrid
-from gauge_lab.benchmarks import Overrides
-from gauge_lab.benchmarks.polymnist5k import BENCHMARK
-from gauge_lab.plans import last_stage
 from gauge_lab.regrid import Upsampled, regrid
 
 
@@ -43,11 +38,6 @@ def test_only_the_positions_of_images_start_anew():
     assert torch.equal(finer.observed[:, :25], units.observed[:, :1].expand(-1, 25))
 
 
-def test_without_a_grid_there_is_nothing_to_enlarge():
-    with pytest.raises(ValueError, match="none of the encoders of .'signal'. makes a grid"):
-        regrid(UnitEncoder({"signal": Mlp((7,), DIM)}, DIM), 4)
-
-
 def test_shared_embeddings_are_one_for_all_modalities_but_the_first_and_change_nothing_else():
     """As in DyMo's code for PolyMNIST, where a boolean tensor looks them up."""
     batch = incomplete_batch()
@@ -62,13 +52,3 @@ def test_shared_embeddings_are_one_for_all_modalities_but_the_first_and_change_n
     assert not moved[own.modality <= 1].any()
     assert moved[own.modality > 1].any()
     assert torch.equal(first.content, second.content)
-
-
-def test_shared_embeddings_are_a_setting_that_tells_stages_apart():
-    def backbone(**options):
-        overrides = Overrides(method_options={"any_subset": options})
-        return last_stage(BENCHMARK.with_overrides(overrides), "any_subset", "any_subset", 0)
-
-    assert backbone(shared_embedding=True).arguments["parts"].unit_network()[0].shared_embedding
-    assert not backbone().arguments["parts"].unit_network()[0].shared_embedding
-    assert backbone(shared_embedding=True).identity != backbone().identity == backbone(shared_embedding=False).identity

@@ -9,7 +9,6 @@ import torch
 from helpers import assert_equal, gradients, plus, with_hidden
 
 from gauge import Dataset, TrainSettings, fit
-from gauge.masks import Corruption
 from gauge.plus.combination import Combination
 from gauge.plus.late_fusion import WeightedVote
 from gauge_lab.benchmarks import BENCHMARKS
@@ -58,16 +57,6 @@ def test_with_one_modality_the_answer_is_its_calibrated_head(batch, name):
     torch.testing.assert_close(method.predict(alone).logits.softmax(1), (weight * logits).softmax(1))
 
 
-@pytest.mark.parametrize("filling", ["noise", "nan"])
-def test_unobserved_values_never_change_votes_or_gradients(batch, filling):
-    method = weighed(vote())
-    first, second = with_hidden(batch, 0.0), with_hidden(batch, filling)
-    assert torch.equal(method.predict(second).logits, method.predict(first).logits)
-    found = gradients(method, method.loss(second)["task"])
-    assert all(gradient.isfinite().all() for gradient in found.values())
-    assert_equal(found, gradients(method, method.loss(first)["task"]))
-
-
 def test_heads_learn_alone_exactly_as_the_heads_of_gauge_plus(batch):
     whole, method = plus(), vote()
     assert torch.equal(method.loss(batch)["task"], whole.loss(batch)["heads"])
@@ -109,24 +98,6 @@ def test_training_learns_and_validation_data_alone_decides_the_weights(train):
     assert_equal(dict(method.combination.state_dict()), weights)
     method.prepare(train, Dataset("val", val.inputs, val.labels.roll(1), val.observed))
     assert not torch.allclose(method.combination.offset, weights["offset"], atol=1e-2)
-
-
-def test_votes_on_corrupted_data_are_trusted_by_the_share_that_is_sound(batch):
-    assert vote().answers(batch).trust is None
-    answers = vote(corrupt=Corruption(swapped=0.2)).answers(batch)
-    torch.testing.assert_close(answers.trust, torch.full((6, 3), 0.8))
-
-
-@pytest.mark.parametrize("name", ["polymnist", "mst", "celeba", "leaf99", "ham10000", "celeba_table"])
-def test_voters_are_built_and_trained_as_gauge_plus_is(name):
-    """The same settings and the same encoder of every whole modality, in the same width."""
-    benchmark = BENCHMARKS.get(name)
-    ours, theirs = (last_stage(benchmark, row, row, 3) for row in ("late_fusion", "gauge_plus"))
-    assert ours.settings == theirs.settings
-    voters, network = ours.arguments["parts"], theirs.arguments["parts"]
-    assert voters.dim == network.dim
-    for modality, part in voters.units.items():
-        assert part in (network.units[modality], network.units[modality].options["whole"])
 
 
 def test_the_shares_of_the_classes_count_once_however_many_votes_there_are():

@@ -4,21 +4,19 @@ import pytest
 import torch
 import torch.nn.functional as F
 from helpers import unchecked
+from small_transformers import DISTIL, IMAGE, WORDS
+from small_transformers import batch as small_batch
 from torch import nn
 
-from gauge import exact_effects, taylor_evidence, wrap
+from gauge import wrap
 from gauge.backbones.blocks import find_blocks
-from gauge.paper.gauge import Gate, attention_bias
+from gauge.paper.gauge import attention_bias
 from gauge.randomness import seeded
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # in DeBERTa's module
 
-SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-WORDS = SIZES | {"vocab_size": 20, "max_position_embeddings": 32, "initializer_range": 0.3, "num_labels": 3}
-IMAGE = SIZES | {"image_size": 16, "patch_size": 8, "initializer_range": 0.3, "num_labels": 3}
 SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "cls_token_id": 1, "eos_token_id": 2, "sep_token_id": 2}
-DISTIL = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "vocab_size": 20, "initializer_range": 0.3}
 T5 = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2, "vocab_size": 20}
 GPT = {"n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": 20, "n_positions": 32, "initializer_range": 0.3}
 
@@ -66,12 +64,7 @@ TEXTS = {
     "T5 encoder": lambda: MeanPooled(model("T5", "EncoderModel", "eager", **T5)),
     "GPT-2": lambda: model("GPT2", "ForSequenceClassification", num_labels=3, pad_token_id=0, **GPT),
 }
-IMAGES = {
-    "ViT": image("ViT"),
-    "DeiT": image("DeiT"),
-    "DINOv2": image("Dinov2"),
-    "CLIP vision": clip_vision,
-}
+IMAGES = {"ViT": image("ViT"), "DeiT": image("DeiT"), "DINOv2": image("Dinov2"), "CLIP vision": clip_vision}
 
 
 SOUND = {"conv_dim": (8, 8), "conv_stride": (4, 2), "conv_kernel": (8, 4), "num_feat_extract_layers": 2}
@@ -103,13 +96,7 @@ AVERAGING = {  # heads that average what the blocks return: build, inputs, posit
 
 
 def batch(name):
-    """Two samples: texts of seven and five tokens, padded, or images of 2 x 2 patches."""
-    draw = torch.Generator().manual_seed(0)
-    if name in IMAGES:
-        return {"pixel_values": torch.randn(2, 3, 16, 16, generator=draw)}
-    tokens = torch.randint(3, 20, (2, 7), generator=draw)
-    tokens[1, 5:] = 0
-    return {"input_ids": tokens, "attention_mask": (tokens != 0).long()}
+    return small_batch("ViT" if name in IMAGES else "Bert")
 
 
 @pytest.fixture(scope="module", params=[*TEXTS, *IMAGES])
@@ -184,22 +171,6 @@ def test_padding_has_no_score_no_gate_and_no_part_in_the_scores_of_others(family
     torch.testing.assert_close(both.logits[1:], alone.logits, rtol=1e-3, atol=1e-4)
 
 
-def test_fixed_positions_have_no_gates(family):
-    name, wrapped = family
-    fixed = {"DeiT": 2}.get(name, 1)
-    assert wrapped.gates(**batch(name)).shape == (2, 4 if name in IMAGES else 7 - fixed)
-
-
-def test_explain_returns_scores_gates_and_attention(family):
-    name, wrapped = family
-    explanation = wrapped.explain(**batch(name))
-    assert (explanation.attention_before.sum(1) <= 1.0001).all()
-    frame = explanation.to_frame()
-    assert len(frame) == explanation.visible.sum()
-    assert (frame["gate"] > 0).all()
-    assert frame.notna().all(axis=None)
-
-
 def test_the_users_own_loop_trains_gates_and_model(family):
     name, wrapped = family
     wrapped.zero_grad()
@@ -227,44 +198,9 @@ def test_fit_trains_the_two_parameters_and_nothing_else(name):
     assert all(parameter.requires_grad for parameter in wrapped.model.parameters())
 
 
-def test_fit_takes_a_data_loader_and_pairs():
-    with seeded(0, "ViT"):
-        wrapped = wrap(IMAGES["ViT"]().eval())
-    pairs = [(row["pixel_values"], row["labels"]) for row in samples("ViT", 4)]
-    wrapped.fit(torch.utils.data.DataLoader(pairs, batch_size=2))
-    assert wrapped.gate.threshold != 0
-
-
 def test_fit_needs_labels():
     with pytest.raises(ValueError, match="a batch has input_ids, attention_mask but no 'labels'; rename the entry"):
         wrap(TEXTS["BERT"]()).fit([{k: v for k, v in row.items() if k != "labels"} for row in samples("BERT")])
-
-
-def test_the_wrapped_model_returns_its_own_output_with_its_own_loss():
-    with seeded(0, "BERT"):
-        wrapped = wrap(TEXTS["BERT"]().eval())
-    labels = torch.tensor([0, 2])
-    output = wrapped(**batch("BERT"), labels=labels)
-    torch.testing.assert_close(output.loss, F.cross_entropy(output.logits, labels))
-    torch.testing.assert_close(output.logits, wrapped.predict(**batch("BERT")).logits)
-
-
-def test_scorers_of_this_library_work_on_a_wrapped_model():
-    with seeded(0, "BERT"):
-        classifier = wrap(TEXTS["BERT"]().eval()).read(**batch("BERT"))
-    assert taylor_evidence(classifier, classifier.tokens).scores.shape == (2, 6)
-    together = exact_effects(classifier, classifier.tokens)
-    torch.testing.assert_close(together, exact_effects(classifier, classifier.tokens, units_at_once=1))
-
-
-def test_a_seed_gives_the_same_model_of_hugging_face():
-    states = []
-    for seed in (0, 0, 1):
-        with seeded(seed, "BERT"):
-            states.append(TEXTS["BERT"]().state_dict())
-    name = "bert.embeddings.word_embeddings.weight"
-    assert all(torch.equal(values, states[1][key]) for key, values in states[0].items())
-    assert not torch.equal(states[0][name], states[2][name])
 
 
 def test_nothing_stays_on_the_model():
@@ -274,14 +210,6 @@ def test_nothing_stays_on_the_model():
     wrap(bert).explain(**batch("BERT"))
     assert torch.equal(bert(**batch("BERT")).logits, expected)
     assert all(not module._forward_pre_hooks for module in bert.modules())
-
-
-def test_positional_inputs_are_those_of_the_model():
-    with seeded(0, "BERT"):
-        wrapped = wrap(TEXTS["BERT"]().eval())
-    named = wrapped.gates(**batch("BERT"))
-    assert torch.equal(wrapped.gates(*batch("BERT").values()), named)
-    assert torch.equal(named == 0, batch("BERT")["attention_mask"][:, 1:] == 0)
 
 
 class Flash(nn.Module):
@@ -376,54 +304,9 @@ def test_a_model_whose_tokens_meet_outside_of_attention_is_refused_with_the_shar
     assert accepted.leak > 0.05
 
 
-class Skipping(nn.Module):
-    """A classifier whose head also reads its input past the blocks."""
-
-    def __init__(self):
-        super().__init__()
-        self.embed = nn.Linear(4, 16)
-        layers = [nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0) for _ in range(2)]
-        self.blocks = nn.ModuleList(layers)
-        self.head = nn.Linear(16, 3)
-        self.passes = 0
-
-    def forward(self, x):
-        self.passes += 1  # something that is not the same in every pass
-        states = self.embed(x)
-        for block in self.blocks:
-            states = block(states)
-        return self.head(states[:, 0]) + self.passes
-
-
-def test_a_model_that_answers_differently_through_its_tokens_is_refused():
-    with (
-        unchecked(),
-        pytest.raises(ValueError, match="answers differently from the model itself, by up to 1 in a logit"),
-    ):
-        wrap(Skipping().eval()).predict(x=torch.randn(2, 5, 4))
-
-
-def test_checking_a_model_leaves_its_mode_as_it_was():
-    bert = TEXTS["BERT"]().train()  # with dropout in its embeddings
-    wrap(bert).predict(**batch("BERT"))
-    bert.bert.embeddings.eval()
-    wrap(bert)(**batch("BERT"))
-    assert bert.training
-    assert bert.bert.encoder.training
-    assert not bert.bert.embeddings.training
-
-
 def test_gradient_checkpointing_is_refused():
     bert = TEXTS["BERT"]().train()
     enable = getattr(bert, "activation_checkpointing_enable", None)  # its name since transformers 5.23
     (enable or bert.gradient_checkpointing_enable)()
     with pytest.raises(ValueError, match=r"without gates; call model.gradient_checkpointing_disable\(\)"):
         wrap(bert)(**batch("BERT"))
-
-
-def test_a_gate_and_the_number_of_fixed_positions_can_be_given():
-    with seeded(0, "BERT"):
-        wrapped = wrap(TEXTS["BERT"]().eval(), fixed=0, gate=Gate(threshold=-100.0))
-    prediction = wrapped.predict(**batch("BERT"))
-    assert prediction.gates.shape == (2, 7)
-    torch.testing.assert_close(prediction.logits, prediction.evidence.logits)

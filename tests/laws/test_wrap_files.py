@@ -98,20 +98,6 @@ def test_a_model_of_another_library_is_saved_with_its_weights_and_given_to_load(
         assert torch.equal(load_wrapped(tmp_path, other).predict(**inputs).logits, expected)
 
 
-def test_a_model_that_is_given_has_to_be_the_one_that_was_saved(tmp_path):
-    save_wrapped(wrap(small("Bert")), tmp_path)
-    load_wrapped(tmp_path, small("Bert"))
-    changed = small("Bert")
-    with torch.no_grad():
-        changed.classifier.bias[0] += 1e-6
-    with pytest.raises(ValueError, match=r"differs in weights or settings .*; leave model= out .* gauge.wrap\(model\)"):
-        load_wrapped(tmp_path, changed)
-    changed = small("Bert")
-    changed.config.num_attention_heads = 4
-    with pytest.raises(ValueError, match="differs in weights or settings"):
-        load_wrapped(tmp_path, changed)
-
-
 def change_config(folder):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"num_attention_heads": 4}))

@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 from helpers import unchecked
-from small_transformers import WORDS, small
 from small_transformers import batch as texts
+from small_transformers import small
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -91,16 +90,6 @@ def test_the_last_token_of_a_decoder_is_read_and_never_gated(build, tmp_path):
     save_wrapped(wrapped, tmp_path)
     loaded = load_wrapped(tmp_path, wrapped.model)
     assert (loaded.reads_last, loaded.longest) == (True, 6)
-
-
-def test_padding_on_the_left_leaves_the_last_token_open():
-    ids = torch.randint(3, 20, (2, 7), generator=torch.Generator().manual_seed(0))
-    mask = torch.ones_like(ids)
-    mask[1, :3] = 0
-    inputs = {"input_ids": ids * mask, "attention_mask": mask}
-    gates = wrap(gpt()).gates(**inputs)
-    assert (gates[:, -1] == 1).all()
-    assert torch.equal(gates == 0, mask[:, 1:] == 0)
 
 
 def test_attention_that_outweighs_a_closed_gate_is_refused():
@@ -199,94 +188,3 @@ def test_the_number_of_fixed_positions_is_checked():
         wrap(small("Bert"), fixed=-1)
     with pytest.raises(ValueError, match="fixed is 9, but the blocks of Bert.* read 7 positions; fix fewer"):
         wrap(small("Bert"), fixed=9).predict(**texts("Bert"))
-
-
-def test_a_text_of_one_token_is_answered_without_gates_and_the_leak_measured_later():
-    wrapped, inputs = wrap(small("Bert")), texts("Bert")
-    alone = {name: values[:, :1] for name, values in inputs.items()}
-    torch.testing.assert_close(wrapped.predict(**alone).logits, wrapped.model(**alone).logits)
-    assert wrapped.leak is None
-    wrapped.predict(**inputs)
-    assert wrapped.leak < 0.01
-
-
-def test_a_leak_is_not_known_before_tokens_have_an_effect():
-    bert = small("Bert")
-    weight = bert.classifier.weight.detach().clone()
-    nn.init.zeros_(bert.classifier.weight)
-    wrapped = wrap(bert)
-    wrapped.predict(**texts("Bert"))
-    assert wrapped.leak is None
-    bert.classifier.weight.data = weight
-    wrapped.predict(**texts("Bert"))
-    assert wrapped.leak < 0.01
-
-
-def test_longer_batches_are_checked_again():
-    wrapped, inputs = wrap(small("Bert")), texts("Bert")
-    wrapped.predict(**{name: values[:, :3] for name, values in inputs.items()})
-    wrapped.leak = 1.0  # as if another attention had been measured
-    wrapped.predict(**{name: values[:, :3] for name, values in inputs.items()})
-    assert wrapped.leak == 1.0
-    wrapped.predict(**inputs)
-    assert wrapped.leak < 0.01
-
-
-SOUND = {"conv_dim": (8, 8), "conv_stride": (4, 2), "conv_kernel": (8, 4), "num_feat_extract_layers": 2}
-POSITIONS = {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "classifier_proj_size": 8}
-INVARIANT = {"feat_extract_norm": "layer", "do_stable_layer_norm": True}  # to padding
-
-
-def test_the_padding_of_a_waveform_takes_no_part():
-    config = transformers.Wav2Vec2Config(**(WORDS | SOUND | POSITIONS | INVARIANT))
-    wrapped = wrap(built(transformers.Wav2Vec2ForSequenceClassification, config))
-    values, mask = torch.randn(2, 400, generator=torch.Generator().manual_seed(0)), torch.ones(2, 400, dtype=torch.long)
-    mask[1, 204:] = 0
-    both = wrapped.predict(input_values=values * mask, attention_mask=mask)
-    alone = wrapped.predict(input_values=values[1:, :204], attention_mask=mask[1:, :204])
-    count = alone.gates.shape[1]
-    assert (both.gates[1, count:] == 0).all()
-    torch.testing.assert_close(both.gates[1:, :count], alone.gates, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(both.logits[1:], alone.logits, rtol=1e-4, atol=1e-5)
-
-
-def test_a_mask_for_every_pair_of_positions_shows_the_padding_too():
-    inputs = texts("Bert")
-    pairs = inputs["attention_mask"][:, None, None].expand(2, 1, 7, 7).bool()
-    gates = wrap(small("Bert")).gates(input_ids=inputs["input_ids"], attention_mask=pairs)
-    torch.testing.assert_close(gates, wrap(small("Bert")).gates(**inputs))
-
-
-def test_embedded_texts_have_one_fixed_position_as_well():
-    inputs, bert = texts("Bert"), small("Bert")
-    embedded = bert.bert.embeddings.word_embeddings(inputs["input_ids"]).detach()
-    gates = wrap(bert).gates(inputs_embeds=embedded, attention_mask=inputs["attention_mask"])
-    torch.testing.assert_close(gates, wrap(bert).gates(**inputs))
-
-
-def test_inputs_made_in_inference_mode_are_scored():
-    wrapped = wrap(small("Bert"))
-    expected = wrapped.gates(**texts("Bert"))
-    with torch.inference_mode():
-        inputs = {name: values.clone() for name, values in texts("Bert").items()}
-        torch.testing.assert_close(wrapped.gates(**inputs), expected)
-
-
-def test_a_compiled_model_is_gated_as_the_one_it_was_compiled_from():
-    bert = small("Bert")
-    expected = wrap(bert).predict(**texts("Bert"))
-    compiled = torch.compile(bert, backend="eager")
-    with torch.no_grad():
-        compiled(**texts("Bert"))
-    torch.testing.assert_close(wrap(compiled).predict(**texts("Bert")).logits, expected.logits)
-
-
-def test_wavlm_attends_by_torchs_function_of_several_heads():
-    config = transformers.WavLMConfig(**(WORDS | SOUND | POSITIONS))
-    wrapped = wrap(built(transformers.WavLMForSequenceClassification, config))
-    values = torch.randn(2, 400, generator=torch.Generator().manual_seed(0))
-    classifier = wrapped.read(input_values=values)
-    assert changes(classifier, 5, closed=False) > 1e-4
-    assert changes(classifier, 5, closed=True) < 1e-6
-    F.cross_entropy(wrapped(input_values=values).logits, torch.tensor([0, 2])).backward()
-    assert wrapped.gate.threshold.grad != 0

@@ -135,44 +135,6 @@ def test_a_class_token_of_any_name_is_fixed_and_every_other_position_has_a_gate(
     assert (explanation.attention_before > 0).all()
 
 
-def test_a_class_token_at_the_end_is_read_and_the_first_patch_has_a_gate():
-    wrapped = wrap(built(head="last"))
-    assert check_gates(wrapped, IMAGES).fixed == 0
-    assert wrapped.reads_last
-
-
-def test_a_first_word_that_the_head_reads_is_fixed():
-    wrapped = wrap(built(head="first"))
-    assert check_gates(wrapped, WORDS).fixed == 1
-    assert not wrapped.pools
-
-
-def test_padding_is_left_to_the_model_even_if_its_head_reads_it():
-    wrapped = wrap(built(head="mean"))
-    with unchecked():
-        prediction = wrapped.predict(WORDS, VALID)  # which this model ignores
-        assert (prediction.gates > 0).all()
-    encoder = Masked()
-    classifier = check_gates(wrap(encoder), WORDS, VALID)
-    assert torch.equal(classifier.visible, VALID.bool())
-
-
-class Masked(nn.Module):
-    """Its attention hides padding, its average does not."""
-
-    def __init__(self):
-        super().__init__()
-        with seeded(0, "masked"):
-            layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
-            self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-            self.words, self.classes = nn.Embedding(20, 16), nn.Linear(16, 3)
-        self.eval()
-
-    def forward(self, words, attention_mask):
-        states = self.encoder(self.words(words), src_key_padding_mask=attention_mask == 0)
-        return self.classes(states.mean(1)), states
-
-
 class Hiding(nn.Module):
     """A block that gets a mask, which is True where it hides."""
 
@@ -268,12 +230,3 @@ def test_inputs_are_known_by_name_in_a_mapping_and_within_modules_that_pass_them
         explanation = wrap(model).explain(*args, **named, exact=True)
         torch.testing.assert_close(explanation.gates, expected.gates)
         torch.testing.assert_close(explanation.effects, expected.effects)
-
-
-def test_a_batch_that_is_all_padding_is_answered_as_by_the_model():
-    inputs = texts("Bert") | {"attention_mask": torch.zeros_like(texts("Bert")["attention_mask"])}
-    model = small("Bert")
-    model.set_attn_implementation("eager")
-    wrapped = wrap(model)
-    torch.testing.assert_close(wrapped.predict(**inputs).logits, model(**inputs).logits)
-    assert wrapped.leak is None

@@ -7,7 +7,6 @@ from helpers import unchecked
 from torch import nn
 
 from gauge import load_wrapped, save_wrapped, wrap
-from gauge.paper.gauge import attention_bias
 from gauge.randomness import seeded
 
 WORDS = torch.randint(0, 20, (2, 8), generator=torch.Generator().manual_seed(0))
@@ -87,19 +86,6 @@ ELSE = "attentions of Net have the size of the blocks that wrap found but read o
 def test_what_has_the_size_of_the_tokens_by_chance_is_refused(options, inputs, message):
     with unchecked(), pytest.raises(ValueError, match=message):
         wrap(built(**options)).predict(*inputs)
-
-
-@pytest.mark.parametrize(("options", "inputs"), [({"experts": 8}, (WORDS,)), ({}, (WORDS, PATCHES[:, :5]))])
-def test_experts_and_another_sequence_of_other_sizes_get_no_gates(options, inputs):
-    wrapped = wrap(built(**options))
-    with unchecked(), torch.no_grad():
-        classifier = wrapped.read(*inputs)
-        assert wrapped.leak < 1e-4
-        gates = torch.full(classifier.visible.shape, 0.3)
-        expected = classifier(classifier.tokens, attention_bias(gates))
-        every = wrapped.attentions
-        assert every == (2 if len(inputs) == 1 else 4)  # those of the words, and of the patches to the words
-        assert not torch.allclose(expected, wrapped.model(*inputs))
 
 
 def test_a_shorter_batch_of_the_size_of_its_experts_is_refused_too(tmp_path):

@@ -1,11 +1,10 @@
 """A wrapped model in Hugging Face's Trainer: gates are trained, checkpoints hold them, a resumed run ends as a whole one."""
 
 import pytest
-import safetensors.torch
 import torch
 from small_transformers import batch, small
 
-from gauge import load_wrapped, save_wrapped, wrap
+from gauge import wrap
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate", reason="the Trainer needs accelerate: pip install 'gauge-ml[trainer]'")
@@ -64,29 +63,3 @@ def test_a_resumed_run_ends_as_the_whole_one(whole, tmp_path):
     trainer(resumed, tmp_path).train(resume_from_checkpoint=str(folder / "checkpoint-3"))
     for name, values in model.state_dict().items():
         torch.testing.assert_close(resumed.state_dict()[name], values, rtol=0, atol=1e-6, msg=name)
-
-
-def test_a_checkpoint_holds_the_gates_and_nothing_of_the_wrapping(whole):
-    folder, model, _ = whole
-    saved = safetensors.torch.load_file(folder / "checkpoint-6" / "model.safetensors")
-    assert set(saved) == set(model.state_dict())
-    assert torch.equal(saved["gate.threshold"], model.gate.threshold)
-
-
-def test_a_trained_model_is_saved_and_loaded(whole, tmp_path):
-    _, model, _ = whole
-    save_wrapped(model.eval(), tmp_path)
-    expected = model.predict(**batch("Bert")).logits
-    assert torch.equal(load_wrapped(tmp_path).predict(**batch("Bert")).logits, expected)
-
-
-def test_accumulated_batches_give_the_gradient_of_one_large_batch(tmp_path):
-    thresholds = {}
-    for parts in (1, 2):
-        model = wrap(small("ViT"))
-        options = {"gradient_accumulation_steps": parts, "per_device_train_batch_size": 4 // parts, "max_steps": 1}
-        train = samples("ViT", 4)  # a step reads all of them, in any order
-        trainer(model, tmp_path / str(parts), train, optim="sgd", max_grad_norm=0.0, **options).train()
-        thresholds[parts] = model.gate.threshold.item()
-    assert thresholds[1] != 0
-    assert thresholds[2] == pytest.approx(thresholds[1], rel=1e-3)

@@ -9,7 +9,6 @@ from scipy.stats import friedmanchisquare, ttest_1samp
 from gauge.training.inference import Predictions
 from gauge.training.metrics import ACCURACY
 from gauge_lab.comparison import Paired, paired
-from gauge_lab.regret import equivalence_test, levels, not_behind, regrets
 from gauge_lab.results import Result
 from gauge_lab.statistics import Difference, MeanRanks
 
@@ -183,50 +182,6 @@ def test_few_benchmarks_are_tested_exactly_and_many_as_by_friedmans_chi_squared(
         friedmanchisquare(*values.T).pvalue, abs=0.01
     )
     assert MeanRanks.from_scores(scores_of(*[(0.5, 0.5, 0.5)] * 4)).p_value is None
-
-
-def cell(**rows):
-    """Five seeds of each row around a mean."""
-    return {row: {seed: mean + 0.1 * (seed - 2) for seed in range(5)} for row, mean in rows.items()}
-
-
-SCORES = {
-    "leaves": {"complete": cell(joint=90.0, votes=96.0, plus=95.8), "image": cell(joint=80.0, votes=86.0, plus=85.6)},
-    "sums": {"complete": cell(joint=99.0, votes=30.0, plus=99.2)},
-}
-
-
-def test_regret_is_the_distance_to_the_best_row_over_conditions_then_over_benchmarks():
-    found = regrets(SCORES)
-    assert found["joint"].benchmarks == pytest.approx({"leaves": 6.0, "sums": 0.2})
-    assert found["votes"].worst == pytest.approx(69.2)
-    assert found["plus"].mean == pytest.approx((0.3 + 0.0) / 2)
-    assert found["plus"].mean_interval[0] <= found["plus"].mean <= found["plus"].mean_interval[1]
-
-
-def test_level_is_tested_against_the_best_other_row_and_corrected_over_all_conditions():
-    scores = {
-        name: {
-            condition: rows | {"plus": {s: v + 0.05 * s**2 for s, v in rows["plus"].items()}}
-            for condition, rows in own.items()
-        }
-        for name, own in SCORES.items()
-    }
-    compared = {(level.benchmark, level.condition): level for level in levels(scores, "plus", {})}
-    assert compared["leaves", "image"].best == "votes"
-    assert compared["sums", "complete"].best == "joint"
-    raw = [
-        equivalence_test([scores[b][c]["plus"][s] - scores[b][c][level.best][s] for s in range(5)], 1.0)
-        for (b, c), level in compared.items()
-    ]
-    assert all(level.p_level >= p for level, p in zip(compared.values(), raw, strict=True))
-    assert levels(scores, "plus", {"leaves": 0.5})[0].p_level > compared["leaves", "complete"].p_level
-
-
-def test_few_seeds_test_nothing_and_an_advantage_is_not_behind():
-    assert equivalence_test([0.0, 0.1], 1.0) is None
-    assert not_behind([5.0, 5.1, 4.9], 1.0) < 0.001
-    assert equivalence_test([5.0, 5.1, 4.9], 1.0) > 0.99
 
 
 ROOT = Path(__file__).parents[2]
