@@ -330,18 +330,22 @@ def test_every_expert_and_all_together_answer_the_same_in_an_exported_file(class
     assert exported.predict_proba(rows[:0]).shape == (0, 3)
 
 
-def test_an_expert_or_a_kind_of_column_that_cannot_be_exported_is_refused(classifier, tmp_path, monkeypatch):
-    model, _, _ = classifier
-    monkeypatch.delattr(Linear, "export")
-    monkeypatch.delattr(Image, "export_vectors")
-    for experts, name, message in (
-        (["linear"], "model.onnx", "the expert Linear cannot be exported; leave it out with --experts"),
-        (["forest"], "model.onnx", "there is no expert in this classifier 'forest'; known: network, trees, lin"),
-        (["trees"], "model.onnx", "column 'photo' cannot be exported: kind 'image' has no export_vectors"),
-        (None, "model.pt2", "a .pt2 file holds a network alone, and this classifier has .*, trees"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            export(model, tmp_path / name, experts=experts)
+@pytest.mark.parametrize(
+    ("experts", "name", "lacking", "message"),
+    [
+        (None, "model.pt2", None, "a .pt2 file holds a network alone, and this classifier has .*, trees"),
+        (["forest"], "model.onnx", None, "there is no expert in this classifier 'forest'; known: network, trees, lin"),
+        (["linear"], "model.onnx", (Linear, "export"), "the expert Linear cannot be exported; leave it out with --exp"),
+        (["trees"], "model.onnx", (Image, "export_vectors"), "column 'photo' cannot be exported: kind 'image' has no"),
+    ],
+)
+def test_an_expert_or_a_kind_of_column_that_cannot_be_exported_is_refused(
+    classifier, tmp_path, monkeypatch, experts, name, lacking, message
+):
+    if lacking is not None:
+        monkeypatch.delattr(*lacking)
+    with pytest.raises(ValueError, match=message):
+        export(classifier[0], tmp_path / name, experts=experts)
     assert not list(tmp_path.iterdir())
 
 

@@ -64,11 +64,6 @@ def test_a_sample_with_at_most_one_visible_unit_stays_finite(seen):
     assert normalize_scores(scores_of(5, samples=1), visible=visible).isfinite().all()
 
 
-def test_normalised_scores_carry_no_graph():
-    assert not normalize_scores(scores_of(5).requires_grad_()).requires_grad
-    assert not normalize_scores(scores_of(2).requires_grad_()).requires_grad
-
-
 @pytest.mark.parametrize("threshold", [0.0, 0.5, -2.0])
 def test_gate_rises_with_the_score_and_is_a_half_at_the_threshold(threshold):
     gate = Gate(threshold)
