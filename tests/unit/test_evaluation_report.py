@@ -18,7 +18,7 @@ from gauge.cli.main import app
 from gauge.reports.evaluation import Chart, Line
 from gauge.tabular.evidence.curves import charts
 from gauge.tabular.evidence.evaluation import evaluate
-from gauge.tabular.evidence.measures import Predictions, divided, resampled_average_precision, share_interval
+from gauge.tabular.evidence.measures import EvaluatedRows, divided, resampled_average_precision, share_interval
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
 from gauge.training import metrics
 
@@ -78,12 +78,12 @@ def test_few_rows_say_little_of_the_accuracy_and_nothing_of_the_threshold():
         "classes": ["well", "ill"],
     }
     rows |= {"decided": np.array([1, 1, 0]), "observed": np.ones((3, 2), bool), "positive": 1}
-    result = evaluate(Predictions(**rows))
+    result = evaluate(EvaluatedRows(**rows))
     own = result.scores.set_index("metric").loc["accuracy", ["value", "low", "high"]]
     assert own.tolist() == pytest.approx(share_interval(np.ones(3, bool)))
     assert result.threshold.value == 0.5
     assert "ill from a probability of 0.5 on (as the model decides)" in str(result)
-    assert evaluate(Predictions(**rows, class_weight=[1.0, 3.0])).threshold.value == 0.25
+    assert evaluate(EvaluatedRows(**rows, class_weight=[1.0, 3.0])).threshold.value == 0.25
 
 
 def test_a_threshold_keeps_its_promise_on_the_rows_held_out():
@@ -134,7 +134,9 @@ def test_many_classes_are_shown_by_their_most_frequent_confusions():
     labels, decided = draw.integers(0, 30, 500), draw.integers(0, 30, 500)
     labels[:40], decided[:40] = 3, 7
     classes, observed = [f"c{each}" for each in range(30)], np.ones((500, 2), bool)
-    grid = evaluate(Predictions({"classifier": np.eye(30)[decided]}, labels, decided, classes, observed)).confusion_grid
+    grid = evaluate(
+        EvaluatedRows({"classifier": np.eye(30)[decided]}, labels, decided, classes, observed)
+    ).confusion_grid
     assert grid.lines[0][:2] == ("c3", "c7")
     assert int(grid.lines[0][2]) >= 40
     assert len(grid.lines) == 10
@@ -303,7 +305,7 @@ def test_the_axes_of_a_rare_class_end_where_its_probabilities_do():
     draw = np.random.default_rng(0)
     p, observed = draw.uniform(0, 0.05, 2000), np.ones((2000, 2), bool)
     labels = (draw.random(2000) < p).astype(int)
-    rows = Predictions(
+    rows = EvaluatedRows(
         {"classifier": np.stack([1 - p, p], 1)}, labels, np.zeros(2000, int), ["no", "yes"], observed, positive=1
     )
     shown = {chart.title: chart for chart in charts(rows, None)}
@@ -312,6 +314,6 @@ def test_the_axes_of_a_rare_class_end_where_its_probabilities_do():
     assert (start, end, round(high, 3), round(-3 * low, 3)) == (0, 0.08, 0.024, 0.024)
     assert max(x for line in shown["Decision curve"].lines for x, _ in line.points) <= 0.08
     classes, labels = [f"c{each}" for each in range(9)], np.arange(90) % 9
-    many = Predictions({"classifier": np.full((90, 9), 1 / 9)}, labels, labels, classes, observed[:90])
+    many = EvaluatedRows({"classifier": np.full((90, 9), 1 / 9)}, labels, labels, classes, observed[:90])
     styles = [line.style for line in charts(many, None)[0].lines]
     assert len(set(styles)) == len(styles) == 7

@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 from gauge import GaugeClassifier
 from gauge.tabular import estimator
 from gauge.tabular.experts._ensemble import Weights
-from gauge.tabular.experts._weighing import Answers, weigh
+from gauge.tabular.experts._weighing import HeldOutLogits, weigh
 
 LINEAR = {"experts": "linear", "trust": False, "random_state": 0, "verbose": False}
 ROWS, EXPERTS = 60, 8
@@ -27,7 +27,7 @@ def table(rows=150, seed=0):
 def given(logits, labels):
     """The answers of experts for rows that have all values, none of them hidden."""
     rows = len(labels)
-    return Answers(rows, log_softmax(logits, axis=-1), np.ones(rows), labels, np.arange(rows) % 5)
+    return HeldOutLogits(rows, log_softmax(logits, axis=-1), np.ones(rows), labels, np.arange(rows) % 5)
 
 
 def able(labels, skill, seed):
