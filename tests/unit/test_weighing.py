@@ -14,7 +14,7 @@ from gauge import GaugeClassifier
 from gauge.tabular import estimator
 from gauge.tabular.experts import Task
 from gauge.tabular.experts._scores import CrossFit, every_source
-from gauge.tabular.experts._weighing import Answers
+from gauge.tabular.experts._weighing import HeldOutLogits
 from gauge.tabular.preparation import PRESETS, make_recipe
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -33,7 +33,7 @@ def table(rows=150, seed=0):
 def given(logits, labels):
     """The answers of experts for rows that have all values, none of them hidden."""
     rows = len(labels)
-    return Answers(rows, log_softmax(logits, axis=-1), np.ones(rows), labels, np.arange(rows) % 5)
+    return HeldOutLogits(rows, log_softmax(logits, axis=-1), np.ones(rows), labels, np.arange(rows) % 5)
 
 
 def able(labels, skill, seed):

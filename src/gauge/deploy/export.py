@@ -20,7 +20,7 @@ from gauge import __version__
 from gauge.choices import pick
 from gauge.data.files import write_bytes
 from gauge.data.graph import Graph
-from gauge.deploy.exported import FORMAT, KEY, Description, graph_inputs, numbered, open_session, seal
+from gauge.deploy.exported import FORMAT, KEY, ExportDescription, graph_inputs, numbered, open_session, seal
 from gauge.paper.gauge import Gauge
 from gauge.plus.gauge_plus import GaugePlus
 from gauge.tabular.estimator import GaugeClassifier
@@ -101,7 +101,7 @@ def _export_classifier(fitted: Fitted, path: Path, kind: str, whole: Fitted) -> 
         if column.export_problem:
             raise ValueError(column.export_problem)
     left_out = _left_out(fitted, whole)
-    metadata = Description.model_construct(
+    metadata = ExportDescription.model_construct(
         format=FORMAT,
         version=__version__,
         classes=fitted.classes,

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 
 from gauge.deploy.operators import check_operators
 from gauge.tabular.saved.classifier import TableClassifier, image_files
-from gauge.tabular.saved.files import STRICT, Classes, Weights, validated
+from gauge.tabular.saved.files import STRICT, Classes, ClassWeights, validated
 from gauge.tabular.saved.prediction_sets import PredictionSets
 from gauge.tabular.table.arrays import (
     cells,
@@ -45,7 +45,7 @@ Values = Callable[[str], Sequence[Any]]
 """The values of a column by its name."""
 
 
-class Description(BaseModel):
+class ExportDescription(BaseModel):
     """What the metadata of an exported classifier holds."""
 
     model_config = STRICT
@@ -53,7 +53,7 @@ class Description(BaseModel):
     format: Literal["gauge-export-1"]
     version: str
     classes: Classes
-    class_weight: Weights
+    class_weight: ClassWeights
     target: str | None
     columns: Annotated[list[dict[str, Any]], Field(min_length=1)]
     names: list[str]
@@ -138,7 +138,7 @@ class ExportedClassifier(TableClassifier):
         if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
             raise ValueError(f"{path} is not an exported classifier; give a file that `gauge export` wrote")
         try:
-            description = validated(Description, metadata)
+            description = validated(ExportDescription, metadata)
             self._describe(description)
             blank = dict.fromkeys(self._required)
             self._run(self._feed(encode_row(self.columns, blank, self.files), lambda name: [None]), 1)
@@ -149,7 +149,7 @@ class ExportedClassifier(TableClassifier):
         if left_out:
             logger.warning("%s holds the %s alone, without %s", path, experts, left_out)
 
-    def _describe(self, about: Description) -> None:
+    def _describe(self, about: ExportDescription) -> None:
         """What the graph cannot hold: the classes, and how columns are read."""
         self.classes, self.class_weight = about.classes, about.class_weight
         if len(self.classes) != len(self.class_weight):

@@ -39,7 +39,7 @@ DEVELOPED = (
     "GaugeClassifier was developed on such tables, some of these among them; the documentation (Your own table) has a "
     "comparison on tables that nobody looked at before."
 )
-Answers = Mapping[float, Mapping[str, np.ndarray]]
+Answered = Mapping[float, Mapping[str, np.ndarray]]
 """Class probabilities by the share of blank cells and by model."""
 
 
@@ -163,7 +163,7 @@ def run(
     return section(answered), page
 
 
-def section(answered: Mapping[str, tuple[Answers, np.ndarray]]) -> Section:
+def section(answered: Mapping[str, tuple[Answered, np.ndarray]]) -> Section:
     """The questions with the answers to them and the labels, by table; the test rows of all tables are counted together."""
     answers, labels = pooled([*answered.values()])
     hardest = max(answers)
@@ -206,7 +206,9 @@ def section(answered: Mapping[str, tuple[Answers, np.ndarray]]) -> Section:
     )
 
 
-def pooled(answered: Sequence[tuple[Answers, np.ndarray]]) -> tuple[dict[float, dict[str, np.ndarray]], np.ndarray]:
+def pooled(
+    answered: Sequence[tuple[Answered, np.ndarray]],
+) -> tuple[dict[float, dict[str, np.ndarray]], np.ndarray]:
     """The answers and the labels of several tables one after the other; classes that a table lacks have probability 0."""
     classes = max(each.shape[1] for answers, _ in answered for models in answers.values() for each in models.values())
 

@@ -34,7 +34,7 @@ from gauge.tabular.evidence.evaluation import (
     shown_labels,
 )
 from gauge.tabular.evidence.explanation import Explanation
-from gauge.tabular.evidence.measures import Predictions
+from gauge.tabular.evidence.measures import EvaluatedRows
 from gauge.tabular.evidence.reader import Reader
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
 from gauge.tabular.experts import Saved, with_prefix
@@ -183,7 +183,7 @@ class Fitted(Record, TableClassifier):
         rule, other = choices.get("threshold"), choices.get("against")
         weights = self.class_weight.tolist()
         return evaluate(
-            Predictions(models, labels, decided, classes, rows.observed(), grouped, positive, class_weight=weights),
+            EvaluatedRows(models, labels, decided, classes, rows.observed(), grouped, positive, class_weight=weights),
             threshold=None if rule is None else choose_threshold(rule, self.held_out, positive or 0),
             sets=self.prediction_sets,
             by=known.reset_index(drop=True)[by].iloc[chosen],

@@ -6,11 +6,11 @@ net benefit = (true positives - false positives · t / (1 - t)) / rows, where ro
 import numpy as np
 
 from gauge.reports.evaluation import CURVES, Chart, Line
-from gauge.tabular.evidence.measures import Predictions, share_interval
+from gauge.tabular.evidence.measures import EvaluatedRows, share_interval
 from gauge.tabular.evidence.thresholds import Threshold
 
 
-def charts(predictions: Predictions, threshold: Threshold | None) -> list[Chart]:
+def charts(predictions: EvaluatedRows, threshold: Threshold | None) -> list[Chart]:
     """Return ROC, precision and recall, calibration and, for a positive class, the decision curve."""
     from sklearn.metrics import average_precision_score, precision_recall_curve, roc_auc_score, roc_curve
 
@@ -28,9 +28,8 @@ def charts(predictions: Predictions, threshold: Threshold | None) -> list[Chart]
         precision, recall, _ = precision_recall_curve(is_positive, p)
         style, area = CURVES[len(rocs)], roc_auc_score(is_positive, p)
         rocs.append(Line(f"{name}: AUC {area:.3f}", list(zip(false, sensitivity, strict=True)), style))
-        points = list(zip(recall, precision, strict=True))[
-            -2::-1
-        ]  # without the one at a recall of 0, which is no threshold
+        # without the last one, at a recall of 0, which is no threshold
+        points = list(zip(recall, precision, strict=True))[-2::-1]
         average = average_precision_score(is_positive, p)
         precisions.append(Line(f"{name}: average precision {average:.3f}", points, style))
     rocs.append(Line("chance", [(0.0, 0.0), (1.0, 1.0)], "reference"))
@@ -51,7 +50,7 @@ def charts(predictions: Predictions, threshold: Threshold | None) -> list[Chart]
     return [*result, _decision_curve(predictions, threshold)] if predictions.positive is not None else result
 
 
-def _calibration(predictions: Predictions) -> Chart:
+def _calibration(predictions: EvaluatedRows) -> Chart:
     if predictions.positive is not None:
         p, right = predictions.one_class(predictions.own)
         x, y = f"probability of {predictions.classes[predictions.positive]}", "share that has it"
@@ -78,7 +77,7 @@ def _end(largest: float) -> float:
     return next((end for end in (0.04, 0.08, 0.2, 0.4) if largest <= end), 1.0)
 
 
-def _decision_curve(predictions: Predictions, threshold: Threshold | None) -> Chart:
+def _decision_curve(predictions: EvaluatedRows, threshold: Threshold | None) -> Chart:
     p, is_positive = predictions.one_class(predictions.own)
     end = _end(max(float(p.max()), 0.0 if threshold is None else threshold.value))
     share, steps = float(is_positive.mean()), end * np.arange(1, 100) / 100

@@ -19,7 +19,7 @@ from gauge.masks import RandomCells, UpTo, parse_protocol
 from gauge.reports import evaluation as reports
 from gauge.tabular.evidence.curves import charts
 from gauge.tabular.evidence.measures import (
-    Predictions,
+    EvaluatedRows,
     compare,
     coverage_table,
     divided,
@@ -89,7 +89,7 @@ class Evaluation:
     by_missing: pd.DataFrame = field(default_factory=pd.DataFrame)
     coverage: pd.DataFrame = field(default_factory=pd.DataFrame)
     comparison: pd.DataFrame = field(default_factory=pd.DataFrame)
-    predictions: Predictions | None = None
+    predictions: EvaluatedRows | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     doubt: str = ""
 
@@ -172,7 +172,7 @@ class Evaluation:
 
 
 def evaluate(
-    predictions: Predictions,
+    predictions: EvaluatedRows,
     *,
     threshold: Threshold | None = None,
     sets: PredictionSets | None = None,
@@ -215,7 +215,7 @@ def evaluate(
     )
 
 
-def _doubt(predictions: Predictions, held_out: HeldOut, leaderboard: pd.DataFrame) -> str:
+def _doubt(predictions: EvaluatedRows, held_out: HeldOut, leaderboard: pd.DataFrame) -> str:
     """Return a sentence if the log loss of a model is smaller than that of rows held out from training, beyond chance. Trees
     are the best at telling rows that they have learned from."""
     before = log_losses(held_out.probabilities, held_out.labels)

@@ -36,7 +36,7 @@ Parts = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Predictions:
+class EvaluatedRows:
     """Labelled rows and the probabilities of models for them, the classifier first. `decided` are the classes that it
     predicts, `observed` says which columns each row has, and `groups` are the numbers of patients or others that rows belong
     to, of which intervals are then made. `positive` is the number of the class that is looked for, and `class_weight` what
@@ -67,7 +67,7 @@ class Predictions:
         return probabilities[:, self.positive], self.labels == self.positive
 
 
-def score_table(predictions: Predictions) -> pd.DataFrame:
+def score_table(predictions: EvaluatedRows) -> pd.DataFrame:
     """Return a line for each model and metric, all of them from the same resamples."""
     labels, groups = predictions.labels, predictions.groups
     scorers: dict[tuple[str, str], OfRows] = {}
@@ -141,7 +141,7 @@ def operating_point(hits: np.ndarray, positive: np.ndarray, groups: Groups) -> p
     return pd.DataFrame(lines, columns=["metric", *ENDS, "right", "of"])
 
 
-def subgroups(predictions: Predictions, divided: Mapping[str, Parts], hits: np.ndarray | None) -> pd.DataFrame:
+def subgroups(predictions: EvaluatedRows, divided: Mapping[str, Parts], hits: np.ndarray | None) -> pd.DataFrame:
     """Return the scores of every part of the rows, by each column."""
     lines = []
     for column, parts in divided.items():
@@ -151,7 +151,7 @@ def subgroups(predictions: Predictions, divided: Mapping[str, Parts], hits: np.n
     return pd.DataFrame(lines)
 
 
-def _part(predictions: Predictions, rows: np.ndarray, hits: np.ndarray | None) -> dict[str, Any]:
+def _part(predictions: EvaluatedRows, rows: np.ndarray, hits: np.ndarray | None) -> dict[str, Any]:
     labels, probabilities = predictions.labels[rows], predictions.own[rows]
     groups = None if predictions.groups is None else predictions.groups[rows]
     line: dict[str, Any] = {"accuracy": share_interval(predictions.decided[rows] == labels, groups)}
@@ -197,7 +197,7 @@ def missing_parts(missing: np.ndarray) -> Parts:
     return parts
 
 
-def coverage_table(predictions: Predictions, sets: PredictionSets) -> pd.DataFrame:
+def coverage_table(predictions: EvaluatedRows, sets: PredictionSets) -> pd.DataFrame:
     """Return how often prediction sets hold the label, for all rows and, at 90 %, by number of missing values and by class;
     there also the sets whose promise holds for every class."""
     every = np.arange(len(predictions.labels))
@@ -233,7 +233,7 @@ def coverage_table(predictions: Predictions, sets: PredictionSets) -> pd.DataFra
     return pd.DataFrame(lines, columns=columns)
 
 
-def compare(predictions: Predictions, other: np.ndarray) -> pd.DataFrame:
+def compare(predictions: EvaluatedRows, other: np.ndarray) -> pd.DataFrame:
     """Return the classifier minus another one: accuracy, AUC and log loss with intervals and paired tests."""
     own, labels, groups = predictions.own, predictions.labels, predictions.groups
     lines = []

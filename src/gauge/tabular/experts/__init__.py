@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.tabular.experts._graph import GraphRows
-from gauge.tabular.experts._pixels import Pixels
+from gauge.tabular.experts._pixels import PixelComponents
 from gauge.tabular.experts._recipe import Recipe
 from gauge.tabular.experts._terms import Terms
 from gauge.tabular.table.rows import Rows
@@ -70,10 +70,12 @@ class Task:
         return shared["terms"] if "terms" in shared else shared.setdefault("terms", Terms.fit(self.all_rows))
 
     @property
-    def pixels(self) -> Pixels:
+    def pixels(self) -> PixelComponents:
         """The components of all images, with or without a label; read once for all experts."""
         shared = self.all_rows.shared
-        return shared["pixels"] if "pixels" in shared else shared.setdefault("pixels", Pixels.fit(self.all_rows))
+        return (
+            shared["pixels"] if "pixels" in shared else shared.setdefault("pixels", PixelComponents.fit(self.all_rows))
+        )
 
     @property
     def all_rows(self) -> Rows:

@@ -14,14 +14,12 @@ from gauge.paper.gauge import UNGATED, Gating
 from gauge.paper.network import Network
 from gauge.paper.units import UnitEncoder
 from gauge.plus.gauge_plus import GaugePlus
-from gauge.tabular.experts._recipe import SIZES, Size
+from gauge.tabular.experts._recipe import SIZES, NetworkSize
 from gauge.tabular.table.columns import FINE_COLUMNS
 from gauge.tabular.table.schema import Schema
 from gauge.types import Encoder
 
-MAX_WHOLE_VALUES = (
-    8192  # numbers in the units of a text or an image that one more unit reads; pretrained ones have more
-)
+MAX_WHOLE_VALUES = 8192  # numbers in the units of a text or an image that one more unit reads; pretrained have more
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class Architecture:
 def build(
     schema: Schema,
     classes: int,
-    size: Size,
+    size: NetworkSize,
     *,
     gating: Gating = UNGATED,
     pretrained: bool = False,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Forest"]
 
-Objective = Literal["binary", "multiclass", "regression"]
+ForestObjective = Literal["binary", "multiclass", "regression"]
 MAX_FEATURES, MAX_OUTPUTS = 1_000_000, 100_000
 MAX_CATEGORY = 2**24 - 1
 MAX_VALUE = 1e100  # of a leaf, so that sums stay finite
@@ -92,7 +92,7 @@ class Forest:
         Of the leaves: float64 [leaves].
     """
 
-    objective: Objective
+    objective: ForestObjective
     outputs: int
     features: int
     leaves: np.ndarray
@@ -296,7 +296,7 @@ class Forest:
         types = {name: type(value) for name, value in metadata.items()}
         if len(arrays) < len(DTYPES) or types != {"objective": str, "outputs": int, "features": int}:
             raise ValueError("the trees are not complete; fit the classifier again")
-        if metadata["objective"] not in get_args(Objective):
+        if metadata["objective"] not in get_args(ForestObjective):
             raise ValueError(f"the trees have no known objective, but {metadata['objective'][:50]!r}; fit again")
         return cls(**metadata, **arrays)
 

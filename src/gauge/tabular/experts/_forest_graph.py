@@ -72,15 +72,10 @@ def _nodes(forest: Forest) -> Iterator[Node]:
             feature, size = int(forest.feature[split]), int(forest.set_size[split])
             if not size:
                 threshold = float(forest.threshold[split])
-                nan_left = (
-                    bool(forest.default_left[split]) if forest.missing[split] else threshold >= 0
-                )  # NaN is read as 0
+                nan_left = forest.default_left[split] if forest.missing[split] else threshold >= 0  # NaN is read as 0
                 yield Node(tree, own, "BRANCH_LEQ", feature, threshold, true, false, int(nan_left))
                 continue
-            numbers = [
-                own,
-                *range(further, further + size - 1),
-            ]  # one test for each category, all lead to the same node
+            numbers = [own, *range(further, further + size - 1)]  # a test for each category, all lead to the same node
             further += size - 1
             codes = forest.categories[stops[split] - size : stops[split]].tolist()
             for here, code, following in zip(numbers, codes, [*numbers[1:], false], strict=True):

@@ -19,7 +19,7 @@ MIN_DEVIATION = 1e-3  # of a component that is used; a pixel lies between 0 and 
 MAX_DEVIATION = 4.0  # from the mean, in deviations; components beyond are clipped
 
 
-class Pixels:
+class PixelComponents:
     """The mean of the vectors of every such column in training and the directions in which they differ most, so scaled that
     each component has deviation 1."""
 

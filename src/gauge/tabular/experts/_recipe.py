@@ -19,7 +19,7 @@ WARM_UP = 0.1  # of all steps, where pretrained encoders are fine-tuned
 
 
 @dataclass(frozen=True)
-class Size:
+class NetworkSize:
     """Width, heads and depth of the backbone, and the channels of the image encoder."""
 
     dim: int
@@ -29,9 +29,9 @@ class Size:
 
 
 SIZES = {
-    "small": Size(32, 4, 2, (16, 32, 64)),
-    "medium": Size(64, 4, 3, (32, 64, 128)),
-    "large": Size(128, 8, 4, (64, 128, 256)),
+    "small": NetworkSize(32, 4, 2, (16, 32, 64)),
+    "medium": NetworkSize(64, 4, 3, (32, 64, 128)),
+    "large": NetworkSize(128, 8, 4, (64, 128, 256)),
 }
 
 

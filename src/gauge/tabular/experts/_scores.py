@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gauge.tabular.experts import Task
 from gauge.tabular.experts._graph import GraphRows
-from gauge.tabular.experts._pixels import Pixels
+from gauge.tabular.experts._pixels import PixelComponents
 from gauge.tabular.experts._terms import Terms
 from gauge.tabular.table.columns import Cell
 from gauge.tabular.table.rows import Rows
@@ -40,11 +40,11 @@ class Learned(NamedTuple):
     offsets: np.ndarray
 
 
-Read = Mapping[str, tuple[Any, np.ndarray]]
+SourceFeatures = Mapping[str, tuple[Any, np.ndarray]]
 """The features of every source, and which rows have a value."""
 
 
-class Source(ABC):
+class ScoreSource(ABC):
     """A column that has scores; `width` is the number of its features."""
 
     @property
@@ -68,7 +68,7 @@ class Source(ABC):
 
 
 @dataclass(frozen=True)
-class OfTexts(Source):
+class OfTexts(ScoreSource):
     name: str
     modality: str
     terms: Terms
@@ -90,9 +90,9 @@ class OfTexts(Source):
 
 
 @dataclass(frozen=True)
-class OfImages(Source):
+class OfImages(ScoreSource):
     modality: str
-    pixels: Pixels
+    pixels: PixelComponents
 
     @property
     def width(self) -> int:
@@ -114,7 +114,7 @@ class OfImages(Source):
 
 
 @dataclass(frozen=True)
-class OfLevels(Source):
+class OfLevels(ScoreSource):
     column: Cell
     position: int
 
@@ -141,15 +141,15 @@ class OfLevels(Source):
         return rows.graph.gather(rows.graph.constant(learned.coefficients), levels, 0), observed
 
 
-def rare_sources(schema: Schema) -> dict[str, Source]:
+def rare_sources(schema: Schema) -> dict[str, ScoreSource]:
     """The categories of which some are rare and told apart, by column: what indicators of categories do not say."""
     columns = enumerate(schema.table)
     return {column.name: OfLevels(column, position) for position, column in columns if column.tells_rare_apart}
 
 
-def every_source(schema: Schema, terms: Terms, pixels: Pixels) -> dict[str, Source]:
+def every_source(schema: Schema, terms: Terms, pixels: PixelComponents) -> dict[str, ScoreSource]:
     """All texts, images and other contents, and the categories of many levels, by column."""
-    sources: dict[str, Source] = {
+    sources: dict[str, ScoreSource] = {
         column.name: OfLevels(column, position)
         for position, column in enumerate(schema.table)
         if column.categorical and column.level_count >= MIN_LEVELS
@@ -162,10 +162,10 @@ def every_source(schema: Schema, terms: Terms, pixels: Pixels) -> dict[str, Sour
     return sources
 
 
-class Scores:
+class ColumnScores:
     """The models of all sources, which were learned from the same rows."""
 
-    def __init__(self, sources: Mapping[str, Source], learned: Mapping[str, Learned]) -> None:
+    def __init__(self, sources: Mapping[str, ScoreSource], learned: Mapping[str, Learned]) -> None:
         self.sources, self.learned = sources, learned
         self.count = sum(len(each.offsets) for each in learned.values())
 
@@ -174,7 +174,7 @@ class Scores:
         double precision and then rounded, so that another program decides alike where trees compare them."""
         return self.apply({name: source.features(rows) for name, source in self.sources.items()}, np.arange(len(rows)))
 
-    def apply(self, read: Read, index: np.ndarray) -> np.ndarray:
+    def apply(self, read: SourceFeatures, index: np.ndarray) -> np.ndarray:
         """The columns of some of the rows that were read."""
         parts = [np.zeros((len(index), 0), np.float32)]
         for name, (features, observed) in read.items():
@@ -200,7 +200,7 @@ class Scores:
         }
 
     @classmethod
-    def load(cls, tensors: Mapping[str, Tensor], sources: Mapping[str, Source], classes: int) -> Self:
+    def load(cls, tensors: Mapping[str, Tensor], sources: Mapping[str, ScoreSource], classes: int) -> Self:
         """From those among the tensors of an expert that `tensors` wrote; those of other columns are an error."""
         learned, outputs = {}, 1 if classes == 2 else classes
         for name, source in sources.items():
@@ -216,12 +216,12 @@ class Scores:
 class CrossFit:
     """Scores of the rows of a task, by models that have not seen them."""
 
-    def __init__(self, task: Task, sources: Mapping[str, Source]) -> None:
+    def __init__(self, task: Task, sources: Mapping[str, ScoreSource]) -> None:
         self.task, self.sources = task, sources
         self.read = {name: source.features(task.rows) for name, source in sources.items()}
         self.groups = None if task.splits is None else task.splits.groups
 
-    def __call__(self, train: np.ndarray) -> tuple[Scores, np.ndarray]:
+    def __call__(self, train: np.ndarray) -> tuple[ColumnScores, np.ndarray]:
         """The scores learned from some of the rows, and their columns for all rows of the task: those of the others are by
         these, and each of `train` by scores learned from the rest of them in other folds."""
         whole, count = self._learn(train), len(self.task.rows)
@@ -235,14 +235,14 @@ class CrossFit:
                 columns[held_out] = self._learn(train[fold != number]).apply(self.read, held_out)
         return whole, columns
 
-    def _learn(self, train: np.ndarray) -> Scores:
+    def _learn(self, train: np.ndarray) -> ColumnScores:
         task, learned = self.task, {}
         for name, (features, observed) in self.read.items():
             known = train[observed[train]]
             learned[name] = self.sources[name].learn(
                 features[known], task.labels[known], task.weights[known], task.classes
             )
-        return Scores(self.sources, learned)
+        return ColumnScores(self.sources, learned)
 
 
 def _ridge(

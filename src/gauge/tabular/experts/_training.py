@@ -21,7 +21,7 @@ from gauge.plus.gauge_plus import GaugePlus
 from gauge.tabular.experts import Task, Training
 from gauge.tabular.experts._architecture import build, freeze
 from gauge.tabular.experts._gate_choice import MAX_COMBINING_ROWS, choose_gates, spread
-from gauge.tabular.experts._recipe import SIZES, Recipe, Size
+from gauge.tabular.experts._recipe import SIZES, NetworkSize, Recipe
 from gauge.tabular.table.schema import Schema
 from gauge.training.distributed import broadcast
 from gauge.training.inference import predict_split
@@ -183,10 +183,7 @@ def plan(schema: Schema, classes: int, recipe: Recipe, settings: TrainSettings, 
     backbone = Stage("backbone", make_backbone, arguments, settings)
     if not recipe.gates:
         return {"backbone": backbone}
-    arguments = {
-        "answers": recipe.gates != "auto",
-        "weights": weights,
-    }  # otherwise `choose_gates` learns the combination
+    arguments = {"answers": recipe.gates != "auto", "weights": weights}  # else `choose_gates` learns the combination
     return {"backbone": backbone, "mask": Stage("mask", make_gated, arguments, fine_tuning(settings), (backbone,))}
 
 
@@ -201,7 +198,7 @@ def make_backbone(
     *,
     schema: Schema,
     classes: int,
-    size: Size,
+    size: NetworkSize,
     weights: Tensor,
     answers: bool,
     tune: Mapping[str, Tune],

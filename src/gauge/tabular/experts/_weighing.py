@@ -24,7 +24,7 @@ MAX_ROWS = 2000  # held out that weights are learned from
 
 
 @dataclass(frozen=True)
-class Answers:
+class HeldOutLogits:
     """The log-probabilities of all experts for `rows` held out, first as they are, then with further values hidden; for each
     of these the share of columns that are left, the right class, and the part that its row belongs to."""
 
@@ -35,7 +35,9 @@ class Answers:
     part: np.ndarray
 
     @classmethod
-    def collect(cls, ensemble: Ensemble, rows: Rows, labels: np.ndarray, part: np.ndarray, rate: float) -> "Answers":
+    def collect(
+        cls, ensemble: Ensemble, rows: Rows, labels: np.ndarray, part: np.ndarray, rate: float
+    ) -> "HeldOutLogits":
         """With up to `rate` of the values hidden."""
         every = np.arange(len(rows))
         asked = [(rows, every)]
@@ -87,7 +89,7 @@ def weigh(
         chosen = np.linspace(0, len(rows) - 1, MAX_ROWS).astype(int)
         rows, labels, part = rows.take(chosen), labels[chosen], part[chosen]
     names = list(ensemble.experts)
-    answers = Answers.collect(ensemble, rows, labels, part, rate)
+    answers = HeldOutLogits.collect(ensemble, rows, labels, part, rate)
     kept = list(range(len(names)))
     _set_weights(ensemble, answers, kept)
     for name in slow:
@@ -105,7 +107,7 @@ def weigh(
     return pd.DataFrame(lines).sort_values("log_loss", kind="stable", ignore_index=True)
 
 
-def _set_weights(ensemble: Ensemble, answers: Answers, kept: Sequence[int]) -> None:
+def _set_weights(ensemble: Ensemble, answers: HeldOutLogits, kept: Sequence[int]) -> None:
     """Learn the weights of these experts; the others have none."""
     learned, combination = answers.learn(kept, np.ones(len(answers.part), bool)), ensemble.combination
     combination.offset.fill(UNUSED)

@@ -12,8 +12,8 @@ from gauge.data.graph import Graph
 from gauge.tabular.experts import Expert, Folds, Saved, Task
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._logistic import fit_lasso, fit_logistic
-from gauge.tabular.experts._pixels import Pixels
-from gauge.tabular.experts._scores import CrossFit, Scores, rare_sources
+from gauge.tabular.experts._pixels import PixelComponents
+from gauge.tabular.experts._scores import ColumnScores, CrossFit, rare_sources
 from gauge.tabular.experts._terms import Terms
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -31,7 +31,7 @@ class Setting(NamedTuple):
     texts: float = 1.0
 
 
-Part = tuple[np.ndarray, tuple[Terms, Pixels, Scores, tuple[int, ...]], Any]
+LinearPart = tuple[np.ndarray, tuple[Terms, PixelComponents, ColumnScores, tuple[int, ...]], Any]
 """Rows, what an expert of them knows beside its coefficients, and the features of all rows as it reads them."""
 
 RIDGE = [Setting(penalty) for penalty in (0.03, 0.3, 3.0)]
@@ -52,8 +52,8 @@ class Linear(Expert):
     def __init__(
         self,
         terms: Terms,
-        pixels: Pixels,
-        levels: Scores,
+        pixels: PixelComponents,
+        levels: ColumnScores,
         cardinalities: tuple[int, ...],
         coefficients: np.ndarray,
         offsets: np.ndarray,
@@ -71,7 +71,7 @@ class Linear(Expert):
         cross_fit = CrossFit(task, rare_sources(task.rows.schema))
         every = np.arange(len(task.rows))
         features: Any = None
-        read: list[Part] = []
+        read: list[LinearPart] = []
         for train in [every, *(train for train, _ in folds)]:
             levels, columns = cross_fit(train)
             known = task.terms, task.pixels, levels, task.rows.schema.cardinalities
@@ -80,7 +80,7 @@ class Linear(Expert):
                 features = blank._features(task.rows, columns)
             read.append((train, known, features))
 
-        def learn(part: Part, setting: Setting, tolerance: float = TOLERANCE) -> Linear:
+        def learn(part: LinearPart, setting: Setting, tolerance: float = TOLERANCE) -> Linear:
             train, known, features = part
             scale, rows = blank._scale(setting), features[train]
             if (scale != 1).any():
@@ -176,9 +176,9 @@ class Linear(Expert):
 
     @classmethod
     def load(cls, saved: Saved, schema: Schema) -> Self:
-        terms, pixels = Terms.load(saved.tensors, saved.metadata["vocabularies"]), Pixels.load(saved.tensors)
+        terms, pixels = Terms.load(saved.tensors, saved.metadata["vocabularies"]), PixelComponents.load(saved.tensors)
         coefficients, offsets = (saved.tensors[name].numpy() for name in ("coefficients", "offsets"))
-        levels = Scores.load(saved.tensors, rare_sources(schema), len(offsets))
+        levels = ColumnScores.load(saved.tensors, rare_sources(schema), len(offsets))
         return cls(terms, pixels, levels, schema.cardinalities, coefficients, offsets)
 
 

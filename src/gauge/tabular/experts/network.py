@@ -31,10 +31,8 @@ BATCH_UNITS = 2**15  # of the rows of a table without texts and images; more of 
 LARGE_BLOCK = 2**25 - 2**16  # bytes; a little below the largest that the rule of `_keep_memory` is about
 BATCH_ROWS_ELSEWHERE = 4096
 MAX_VALIDATION_ROWS = 1000  # held out, evenly chosen, that say whether gates help
-CELLS_PER_SECOND, MIN_ROWS_IN_TIME = (
-    5000,
-    500,
-)  # rows times columns that each stage can learn from once, under a time limit
+# rows times columns that each stage can learn from once, under a time limit
+CELLS_PER_SECOND, MIN_ROWS_IN_TIME = 5000, 500
 
 
 class NetworkExpert(Expert):

@@ -15,8 +15,8 @@ from gauge.tabular.experts._forest import Forest
 from gauge.tabular.experts._forest_graph import export_forest
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._leaf_tables import ForestScores
-from gauge.tabular.experts._pixels import Pixels
-from gauge.tabular.experts._scores import CrossFit, Scores, every_source
+from gauge.tabular.experts._pixels import PixelComponents
+from gauge.tabular.experts._scores import ColumnScores, CrossFit, every_source
 from gauge.tabular.experts._terms import Terms
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -32,15 +32,10 @@ MAX_TIME_SHARE = 0.4  # of the time that is left, for one training
 DEFAULT_ROUNDS = 50  # where no rows can be held out
 MAX_TREES = 10_000  # a round has one for each class; where that leaves fewer rounds, they are larger steps
 LARGE_STEP = 0.2  # of 50 classes: with fewer bins a third of the time, half as many trees to answer with, no worse
-LARGE_TABLE, LARGE_TABLE_STEP, LARGE_TABLE_ROUNDS = (
-    20_000,
-    0.15,
-    200,
-)  # rows: half the time, and the log loss is no worse
-FEWER_BINS, MAX_ROWS_OF_FEWER_BINS = (
-    127,
-    10_000,
-)  # 63 lose values that matter exactly, such as distances; 255 take longer
+# of so many rows: half the time, and the log loss is no worse
+LARGE_TABLE, LARGE_TABLE_STEP, LARGE_TABLE_ROUNDS = 20_000, 0.15, 200
+# 63 lose values that matter exactly, such as distances; 255 take longer
+FEWER_BINS, MAX_ROWS_OF_FEWER_BINS = 127, 10_000
 WIDE_BINS, WIDE_COLUMNS = 31, 100  # with more columns: a fifth of the time, and no worse
 OPTIONS: dict[str, Any] = {
     "learning_rate": 0.06,
@@ -60,7 +55,7 @@ class Trees(Expert):
 
     seeded = True
 
-    def __init__(self, forest: Forest, terms: Terms, pixels: Pixels, scores: Scores) -> None:
+    def __init__(self, forest: Forest, terms: Terms, pixels: PixelComponents, scores: ColumnScores) -> None:
         self.forest, self.raw_scores = forest, ForestScores(forest)
         self.terms, self.pixels, self.scores = terms, pixels, scores
 
@@ -117,10 +112,8 @@ class Trees(Expert):
             boosters, rounds = history["cvbooster"].boosters, history["cvbooster"].best_iteration
             for booster, (own, _) in zip(boosters, fitted, strict=True):
                 others.append(cls(Forest.from_booster(booster, rounds), terms, pixels, own))
-        known: dict[str, Any] = {
-            "callbacks": [_in_time(task)],
-            "keep_training_booster": True,
-        }  # not written and read again
+        # the booster that was trained, not written and read again
+        known: dict[str, Any] = {"callbacks": [_in_time(task)], "keep_training_booster": True}
         whole = lightgbm.train(options, data(every, columns), rounds, **known)
         return cls(Forest.from_booster(whole), terms, pixels, scores), others
 
@@ -151,8 +144,8 @@ class Trees(Expert):
     @classmethod
     def load(cls, saved: Saved, schema: Schema) -> Self:
         forest = Forest.load("forest.", saved.tensors, saved.metadata["forest"])
-        terms, pixels = Terms.load(saved.tensors, saved.metadata["vocabularies"]), Pixels.load(saved.tensors)
-        scores = Scores.load(saved.tensors, every_source(schema, terms, pixels), forest.classes)
+        terms, pixels = Terms.load(saved.tensors, saved.metadata["vocabularies"]), PixelComponents.load(saved.tensors)
+        scores = ColumnScores.load(saved.tensors, every_source(schema, terms, pixels), forest.classes)
         columns = max(1, len(schema.table) + pixels.count + scores.count)
         if forest.features != columns or forest.objective == "regression":
             raise ValueError(
@@ -162,7 +155,7 @@ class Trees(Expert):
         return cls(forest, terms, pixels, scores)
 
 
-def _cells(rows: Rows, pixels: Pixels, scores: np.ndarray) -> np.ndarray:
+def _cells(rows: Rows, pixels: PixelComponents, scores: np.ndarray) -> np.ndarray:
     cells = np.concatenate([rows.cells, pixels.columns(rows), scores], 1)
     return cells if cells.shape[1] else np.zeros((len(rows), 1))  # no image of training could be read
 

@@ -18,9 +18,9 @@ from gauge.tabular.saved.files import (
     METADATA,
     STRICT,
     Classes,
+    ClassWeights,
     Count,
     Share,
-    Weights,
     bounded_bytes,
     check_files,
     checksum,
@@ -86,7 +86,7 @@ class Record:
     """What training leaves beside its models; `Fitted` describes the fields."""
 
     classes: Classes
-    class_weight: Weights
+    class_weight: ClassWeights
     named: bool
     target: str | None
     advice: Advice | None

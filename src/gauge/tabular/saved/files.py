@@ -76,11 +76,11 @@ def typed_classes(saved: SavedClasses) -> np.ndarray:
 
 
 Classes = Annotated[np.ndarray, stored(SavedClasses, typed_classes, saved_classes)]
-Weights = Annotated[np.ndarray, stored(list[Annotated[float, Field(ge=0)]], np.array, np.ndarray.tolist)]
+ClassWeights = Annotated[np.ndarray, stored(list[Annotated[float, Field(ge=0)]], np.array, np.ndarray.tolist)]
 
 
 @dataclass(frozen=True)
-class Epoch:
+class HistoryLine:
     """One line of the history."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -96,7 +96,7 @@ def read_history(folder: Path) -> list[dict[str, Any]]:
     path = folder / HISTORY
     with usable(path):
         lines = [json.loads(line) for line in bounded_bytes(path).decode().splitlines()]
-        return [vars(epoch) for epoch in validated(list[Epoch], lines)]
+        return [vars(epoch) for epoch in validated(list[HistoryLine], lines)]
 
 
 def validated(kind: Any, value: Any) -> Any:

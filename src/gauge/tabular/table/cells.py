@@ -15,9 +15,8 @@ import pandas as pd
 from gauge.tabular.table.dates import NUMERIC_TYPES
 
 MIN_SAMPLES = 8  # of an array that is kept as one
-MISSING = frozenset(
-    {"", ".", "?", "na", "n/a", "#n/a", "nan", "nat", "null", "unknown", "missing", "-", "--"}
-)  # lower case
+# in lower case
+MISSING = frozenset({"", ".", "?", "na", "n/a", "#n/a", "nan", "nat", "null", "unknown", "missing", "-", "--"})
 
 
 def missing(column: pd.Series) -> np.ndarray:
