@@ -19,6 +19,7 @@ from gauge.registry import load_plugin
 from gauge.reports.page import render_report
 from gauge.tabular import demo as tables
 from gauge_lab import demo
+from gauge_lab.cli.demo import demo_report
 from gauge_lab.cli.reproduce import reproduce
 from gauge_lab.results import read_results, write_results
 
