@@ -168,7 +168,7 @@ def test_the_network_alone_is_reported_as_the_network(made, tmp_path, capsys):
         export(folder / "model", out=tmp_path / "model.onnx", experts="network")
     *_, last = capsys.readouterr().out.splitlines()
     assert re.search(r"leaves out expert 'trees' .*, and differs from its network by at most", last)
-    expected = model.ensemble_.alone("network").predict(model.fitted_.read(table)[1])
+    expected = model.ensemble_.only(["network"]).predict(model.fitted_.read(table)[1])
     np.testing.assert_allclose(ExportedClassifier(tmp_path / "model.onnx").predict_proba(table), expected, atol=1e-5)
 
 

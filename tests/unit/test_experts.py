@@ -13,9 +13,10 @@ from PIL import Image
 from gauge import GaugeClassifier
 from gauge.deploy.scoring import predict_table
 from gauge.tabular.evidence.evaluation import shown_labels
-from gauge.tabular.experts._ensemble import choose_experts, make_folds
+from gauge.tabular.experts._ensemble import choose_experts
 from gauge.tabular.table.inputs import class_positions
 from gauge.tabular.table.schema import Schema
+from gauge.tabular.table.splits import Splits
 
 QUICK = {"epochs": 2, "batch_size": 64, "random_state": 0, "verbose": False}
 
@@ -276,7 +277,7 @@ def test_rows_without_a_label_are_neither_evaluated_nor_called_wrong(model, fres
 
 def test_folds_hold_out_every_row_once_except_the_only_one_of_a_class():
     labels = np.array([0] * 20 + [1] * 9 + [2])
-    folds = make_folds(labels, 5, seed=0)
+    folds = Splits().folds(labels, 5, seed=0)
     held_out = np.concatenate([rows for _, rows in folds])
     assert sorted(held_out) == list(range(29))
     for train, rows in folds:

@@ -20,11 +20,12 @@ from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits
 
+ANY = Splits()
 QUICK = {"experts": "trees", "trust": False, "random_state": 0, "n_jobs": 1, "verbose": False}
 WORDS = np.array([f"word{number}" for number in range(60)])
 
 
-def task_of(frame, labels, splits=None, **kinds):
+def task_of(frame, labels, splits=ANY, **kinds):
     schema = Schema.from_frame(frame, kinds)
     rows = Rows.from_frame(schema, frame, schema.encode(frame))
     recipe = make_recipe(GaugeClassifier().get_params(deep=False), PRESETS["default"], 0, 2)

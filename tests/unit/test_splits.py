@@ -8,7 +8,6 @@ import pytest
 from helpers import mistake, unchecked, visits
 
 from gauge import GaugeClassifier
-from gauge.tabular.experts import _ensemble as ensemble
 from gauge.tabular.experts.linear import Linear
 from gauge.tabular.table.splits import Splits
 
@@ -33,15 +32,13 @@ def test_folds_of_groups_share_none_and_have_about_the_same_classes():
     draw = np.random.default_rng(0)
     groups = np.repeat(np.arange(60), draw.integers(1, 12, 60))
     labels = (draw.random(60) < 0.3)[groups].astype(int)
-    folds = ensemble.make_folds(labels, 5, 0, Splits(groups))
+    folds = Splits(groups).folds(labels, 5, 0)
     assert sorted(np.concatenate([held_out for _, held_out in folds])) == list(range(len(labels)))
     for train, held_out in folds:
         assert not set(groups[train]) & set(groups[held_out])
         assert len(held_out) == pytest.approx(len(labels) / 5, rel=0.25)
         assert labels[held_out].mean() == pytest.approx(labels.mean(), abs=0.12)
-    assert [held.tolist() for _, held in folds] == [
-        held.tolist() for _, held in ensemble.make_folds(labels, 5, 0, Splits(groups))
-    ]
+    assert [held.tolist() for _, held in folds] == [held.tolist() for _, held in Splits(groups).folds(labels, 5, 0)]
 
 
 def test_the_latest_rows_are_held_out_and_ties_stay_together():
