@@ -11,8 +11,8 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from gauge import GaugeClassifier
 from gauge.tabular.experts import linear
-from gauge.tabular.experts._ensemble import make_folds
 from gauge.tabular.experts._logistic import fit_lasso, fit_logistic
+from gauge.tabular.table.splits import Splits
 
 MAX_DIFFERENCE = 0.002  # of the log loss
 TABLES = {
@@ -48,7 +48,7 @@ def losses(name, expert, plain):
     `plain` fits to the same features."""
     frame, labels = table_of(name)
     own, default = [], []
-    for train, test in make_folds(labels, 3, seed=0):
+    for train, test in Splits().folds(labels, 3, seed=0):
         model = GaugeClassifier(experts=expert, trust=False, random_state=0, n_jobs=1, verbose=False)
         fitted = model.fit(frame.iloc[train], labels[train]).fitted_
         one, rows = fitted.ensemble.experts[expert], fitted.read(frame)[1]

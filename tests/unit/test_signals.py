@@ -109,7 +109,7 @@ def test_every_expert_learns_from_signals(table, files, model):
     assert model.model_.encoder.unit_counts["signal0"] == UNITS + 1
     known = table[table["ecg"].notna()]
     for expert in model.experts_:
-        probabilities = model.fitted_.ensemble.alone(expert).predict(model.fitted_.read(known)[1])
+        probabilities = model.fitted_.ensemble.only([expert]).predict(model.fitted_.read(known)[1])
         assert (model.classes_[probabilities.argmax(1)] == known["ill"]).mean() > 0.9, expert
     fresh = [signal.astype(np.float32) / 4 for signal in beats(40, seed=5)[0]]
     rows = pd.DataFrame({"age": 0.0, "ecg": pd.Series(fresh, dtype=object)})

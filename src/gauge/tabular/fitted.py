@@ -177,7 +177,7 @@ class Fitted(Record, TableClassifier):
         probabilities = self.ensemble.predict(rows)
         models = {"classifier": probabilities, "class shares": np.tile(self.ensemble.prior, (len(rows), 1))}
         if "trees" in self.experts:
-            models["boosted trees"] = self.ensemble.alone("trees").predict(rows)
+            models["boosted trees"] = self.ensemble.only(["trees"]).predict(rows)
         grouped = None if numbers is None else numbers[chosen]
         decided = self.class_numbers(probabilities)
         rule, other = choices.get("threshold"), choices.get("against")

@@ -141,10 +141,11 @@ class Prepared:
             device=device,
             folder=folder,
             streamed=streamed,
-            splits=None if data.splits is None else data.splits.take(used),
+            splits=data.splits.take(used),
+            every=rows.take(every) if len(every) > len(used) else None,
         )
         report_leaks(schema.table, task.rows.cells, task.labels)
-        return cls(data, encoded, task.beside(rows, every), every, missing_rates)
+        return cls(data, encoded, task, every, missing_rates)
 
     def described(self) -> dict[str, Any]:
         """What a fitted classifier keeps of the table."""

@@ -55,27 +55,25 @@ class Task:
     folder: Path | None = None
     on_epoch: "OnEpoch" = lambda stage, epoch: None
     streamed: Callable[[np.ndarray], Dataset] | None = None
-    splits: Splits | None = None
+    splits: Splits = field(default_factory=Splits)
     every: Rows | None = None
     started: float = field(default_factory=time.monotonic)
-
-    def beside(self, rows: Rows, every: np.ndarray) -> Self:
-        """The task with these of the given rows as `every`, unless all of them have a label."""
-        return replace(self, every=rows.take(every)) if len(every) > len(self.rows) else self
 
     @property
     def terms(self) -> Terms:
         """The words of all texts, with or without a label, and how frequent they are; read once for all experts."""
-        shared = self.all_rows.shared
-        return shared["terms"] if "terms" in shared else shared.setdefault("terms", Terms.fit(self.all_rows))
+        return self._shared("terms", Terms.fit)
 
     @property
     def pixels(self) -> PixelComponents:
         """The components of all images, with or without a label; read once for all experts."""
+        return self._shared("pixels", PixelComponents.fit)
+
+    def _shared(self, name: str, fit: Callable[[Rows], R]) -> R:
         shared = self.all_rows.shared
-        return (
-            shared["pixels"] if "pixels" in shared else shared.setdefault("pixels", PixelComponents.fit(self.all_rows))
-        )
+        if name not in shared:
+            shared[name] = fit(self.all_rows)
+        return shared[name]
 
     @property
     def all_rows(self) -> Rows:

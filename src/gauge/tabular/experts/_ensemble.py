@@ -17,13 +17,12 @@ from scipy.special import log_softmax, softmax
 
 from gauge.choices import pick
 from gauge.registry import EXPERTS
-from gauge.tabular.experts import Expert, Folds, Saved, with_prefix
+from gauge.tabular.experts import Expert, Saved, with_prefix
 from gauge.tabular.experts._bag import load_expert
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.table.columns import FINE_COLUMNS
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
-from gauge.tabular.table.splits import Splits, fold_numbers
 
 if TYPE_CHECKING:
     from gauge.plus.gauge_plus import GaugePlus
@@ -47,17 +46,6 @@ def choose_experts(wanted: str | Sequence[str], schema: Schema, auto: Sequence[s
         kinds = ", ".join(sorted({column.kind for column in schema.columns}))
         raise ValueError(f"experts={wanted!r} reads no column of this table ({kinds}); add 'network', or use 'auto'")
     return chosen
-
-
-def make_folds(labels: np.ndarray, count: int, seed: int, splits: Splits | None = None) -> Folds:
-    """Folds with the same shares of all classes; the only row of a class is never held out. Splits say which rows stay
-    together or are held out."""
-    if splits is not None:
-        return splits.folds(labels, count, seed)
-    number = fold_numbers(labels, count, seed)
-    number[np.bincount(labels)[labels] == 1] = -1
-    folds = [(np.flatnonzero(number != fold), np.flatnonzero(number == fold)) for fold in range(count)]
-    return [(train, held_out) for train, held_out in folds if len(held_out)]
 
 
 class Weights(NamedTuple):
@@ -122,8 +110,11 @@ class Ensemble:
 
     def smooth(self, answers: np.ndarray) -> np.ndarray:
         """Log-probabilities none of which is far below what the prior leaves possible."""
-        floor = self.smoothing * np.maximum(self.prior, MIN_PRIOR)
-        return np.log((np.exp(answers) + floor) / (1 + floor.sum()))
+        return np.log((np.exp(answers) + self._floor) / (1 + self._floor.sum()))
+
+    @property
+    def _floor(self) -> np.ndarray:
+        return self.smoothing * np.maximum(self.prior, MIN_PRIOR)
 
     def combine(self, answers: np.ndarray, rows: Rows) -> np.ndarray:
         """One probability from the log-probabilities of all experts."""
@@ -132,33 +123,26 @@ class Ensemble:
     def export(self, rows: GraphRows) -> str:
         """Add the prediction to the graph of these rows: the name of the probabilities, in double precision."""
         graph, axis, count = rows.graph, rows.graph.constant(np.array([1])), len(self.experts)
-        floor = self.smoothing * np.maximum(self.prior, MIN_PRIOR)
         flags = graph.cast(rows.flags, np.float64)
         share = graph.node("ReduceMean", flags, axis)
         logits = graph.constant(np.zeros((1, len(self.prior))))
-        for expert, used, offset, slope in zip(
-            self.experts.values(),
-            self.used,
-            self.combination.offset.tolist(),
-            self.combination.slope.tolist(),
-            strict=True,
-        ):
+        weights = (each.tolist() for each in self.combination)
+        for expert, used, offset, slope in zip(self.experts.values(), self.used, *weights, strict=True):
             if not used:
                 continue
             shares = graph.node("Exp", expert.export(rows))
-            smooth = graph.node(
-                "Div", graph.node("Add", shares, graph.constant(floor)), graph.constant(1 + floor.sum())
+            raised, total = (
+                graph.node("Add", shares, graph.constant(self._floor)),
+                graph.constant(1 + self._floor.sum()),
             )
-            answer = graph.node("Div", graph.node("Log", smooth), graph.constant(float(count)))
+            answer = graph.node(
+                "Div", graph.node("Log", graph.node("Div", raised, total)), graph.constant(float(count))
+            )
             answer = graph.node("LogSoftmax", answer, axis=1)
             exponent = graph.node("Add", graph.node("Mul", share, graph.constant(slope)), graph.constant(offset))
             logits = graph.node("Add", logits, graph.node("Mul", graph.node("Exp", exponent), answer))
         available = graph.cast(graph.node("ReduceMax", flags, axis), bool)
         return graph.node("Where", available, graph.node("Softmax", logits, axis=1), graph.constant(self.prior))
-
-    def alone(self, name: str) -> "Ensemble":
-        """One of the experts, as it answers without the others."""
-        return self.only([name])
 
     def only(self, names: Sequence[str]) -> "Ensemble":
         """Some of the experts, as they answer without the others: with equal weights, as theirs belong to all together."""

@@ -10,7 +10,7 @@ import pandas as pd
 from gauge.registry import EXPERTS
 from gauge.tabular.experts import Expert, Folds, Task, Training
 from gauge.tabular.experts._bag import Bag, OutOfFold, bag
-from gauge.tabular.experts._ensemble import Ensemble, Weights, make_folds
+from gauge.tabular.experts._ensemble import Ensemble, Weights
 from gauge.tabular.experts._weighing import unscored, weigh
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.splits import Splits
@@ -149,10 +149,9 @@ def _validated(
     if count:
         experts = {name: OutOfFold(each[:count]) for name, each in cross.items()}
     if count == 1:
-        groups = None if task.splits is None else task.splits.groups
-        splits = None if groups is None else Splits(groups[rows])
+        splits = Splits(task.splits.take(rows).groups)
         part = np.full(len(rows), -1)
-        for index, (_, own) in enumerate(make_folds(labels, PARTS, task.recipe.seed, splits)):
+        for index, (_, own) in enumerate(splits.folds(labels, PARTS, task.recipe.seed)):
             part[own] = index
     validated = replace(ensemble, experts=experts), replace(task.rows.take(rows), fold=number), labels
     return validated, part
@@ -160,6 +159,6 @@ def _validated(
 
 def _folds(task: Task, validation: float) -> Folds:
     """None if there are too few rows, or if the rows held out would be fewer than the classes."""
-    folds = make_folds(task.labels, max(2, round(1 / validation)), task.recipe.seed, task.splits)
+    folds = task.splits.folds(task.labels, max(2, round(1 / validation)), task.recipe.seed)
     enough = len(task.labels) >= MIN_ROWS and all(len(held_out) >= task.classes for _, held_out in folds)
     return folds if enough and len(np.unique(task.labels)) > 1 else []

@@ -131,7 +131,10 @@ class OfLevels(ScoreSource):
         shares = counts.sum(0).clip(MIN_SHARE)
         shares /= shares.sum()
         rates = (counts + SMOOTHING * shares) / (counts.sum(1, keepdims=True) + SMOOTHING)
-        return _of_two(Learned(np.log(rates / shares), np.zeros(classes)))
+        scores = np.log(rates / shares)
+        if classes == 2:  # one output, the difference
+            scores = np.diff(scores)
+        return Learned(scores, np.zeros(scores.shape[1]))
 
     def apply(self, features: Any, learned: Learned) -> np.ndarray:
         return learned.coefficients[features]
@@ -219,7 +222,6 @@ class CrossFit:
     def __init__(self, task: Task, sources: Mapping[str, ScoreSource]) -> None:
         self.task, self.sources = task, sources
         self.read = {name: source.features(task.rows) for name, source in sources.items()}
-        self.groups = None if task.splits is None else task.splits.groups
 
     def __call__(self, train: np.ndarray) -> tuple[ColumnScores, np.ndarray]:
         """The scores learned from some of the rows, and their columns for all rows of the task: those of the others are by
@@ -227,7 +229,7 @@ class CrossFit:
         whole, count = self._learn(train), len(self.task.rows)
         columns = np.full((count, whole.count), np.nan, np.float32)
         if self.sources:
-            others, groups = np.setdiff1d(np.arange(count), train), None if self.groups is None else self.groups[train]
+            others, groups = np.setdiff1d(np.arange(count), train), self.task.splits.take(train).groups
             fold = fold_numbers(self.task.labels[train], FOLDS, self.task.recipe.seed, groups)
             columns[others] = whole.apply(self.read, others)
             for number in np.unique(fold):
@@ -257,13 +259,6 @@ def _ridge(
     targets = np.eye(classes)[labels][:, -outputs:]
     model = Ridge(penalty, solver=solver, tol=TOLERANCE).fit(features, targets, weights)
     return Learned(model.coef_.reshape(outputs, -1).T, np.broadcast_to(model.intercept_, outputs).copy())
-
-
-def _of_two(learned: Learned) -> Learned:
-    """With one output, the difference, if there are two classes."""
-    if len(learned.offsets) != 2:
-        return learned
-    return Learned(*(np.diff(each, axis=-1) for each in learned))
 
 
 def _observed(rows: GraphRows, modality: str) -> str:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +32,7 @@ class Labelled:
     target: str | None
     stream: Stream | None
     unlabelled: pd.DataFrame
-    splits: Splits | None = None
+    splits: Splits = field(default_factory=Splits)
 
     @property
     def every_row(self) -> pd.DataFrame:

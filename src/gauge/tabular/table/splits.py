@@ -1,7 +1,7 @@
 """Splits: which rows belong together, as those of one patient do, and which are later, for every division of the rows."""
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Splits:
-    """The number of each row's group, and its time, NaN where it is missing; None where that was not given."""
+    """The number of each row's group, and its time, NaN where it is missing; None where that was not given: every row may
+    then be held out."""
 
     groups: np.ndarray | None = None
     times: np.ndarray | None = None
 
     @classmethod
-    def from_table(cls, rows: Any, y: Any, groups: Any, time: Any) -> "Splits | None":
-        """Those of the rows that have a label, from columns of a table or a value for each row; None if neither is given."""
+    def from_table(cls, rows: Any, y: Any, groups: Any, time: Any) -> "Splits":
+        """Those of the rows that have a label, from columns of a table or a value for each row."""
         if groups is None and time is None:
-            return None
+            return cls()
         if isinstance(rows, str | Path):
             raise ValueError("groups and time need all rows in memory; read the table first, or fit without them")
         frame = as_pandas(rows) if is_frame(rows) else pd.DataFrame(index=range(len(rows)))
@@ -37,18 +38,14 @@ class Splits:
         return cls(numbers, None if time is None else _times(frame, time)).take(labelled)
 
     def take(self, index: np.ndarray) -> "Splits":
-        def chosen(values: np.ndarray | None) -> np.ndarray | None:
-            return None if values is None else values[index]
-
-        return replace(self, groups=chosen(self.groups), times=chosen(self.times))
+        return Splits(*(None if each is None else each[index] for each in (self.groups, self.times)))
 
     def folds(self, labels: np.ndarray, count: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Rows to learn from and rows held out: the latest ones in a single fold, or else folds of whole groups with about
-        the same shares of all classes. The only row of a class is never held out."""
+        """Rows to learn from and rows held out: the latest ones in a single fold, or else folds of rows, or of whole
+        groups, with about the same shares of all classes. The only row of a class is never held out."""
         alone = np.bincount(labels)[labels] == 1
         if self.times is not None:
             return self._latest(alone, 1 / count)
-        assert self.groups is not None
         number = fold_numbers(labels, count, seed, self.groups)
         number[alone] = -1
         folds = [(np.flatnonzero(number != fold), np.flatnonzero(number == fold)) for fold in range(count)]
