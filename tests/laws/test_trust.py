@@ -106,7 +106,7 @@ def test_heads_vote_on_imputed_modalities_only_as_far_as_these_are_trusted(batch
     for made, votes in ((trusting, True), (plus, False)):
         method = made(helpers.imputer("mean", train))
         reading = method.read(batch)
-        _, present, *_ = method._all_answers(method.decide_network(reading), reading)
+        _, present, *_ = method._all_votes(method.decide_network(reading), reading)
         assert torch.equal(present[:, 1:], torch.ones(6, 3).bool() if votes else batch.any_observed())
     distrusted = sure(trusting(helpers.imputer("mean", train)), -50.0)
     network = distrusted.gauge.decide(distrusted.read(batch)).logits.log_softmax(-1)
@@ -144,7 +144,7 @@ def test_without_learned_trust_votes_count_as_far_as_training_was_sound(batch):
     method, plain = plus(corrupt=SWAPS), plus()
     assert not torch.allclose(method.predict(batch).logits, plain.predict(batch).logits)
     reading = method.read(batch)
-    *_, trust = method._all_answers(method.decide_network(reading), reading)
+    *_, trust = method._all_votes(method.decide_network(reading), reading)
     torch.testing.assert_close(trust, torch.tensor([[1.0, 0.7, 0.7, 0.7]]).expand(6, 4))
     assert Corruption(swapped=0.2, noisy=0.5).sound == pytest.approx(0.4)
 
