@@ -87,10 +87,10 @@ def on_files(files: Any, config: Any) -> None:
     for page in ROOT.glob("docs/*.md"):
         for link in LINK.findall(page.read_text(encoding="utf-8")):
             path = site_path(f"docs/{page.name}", link)
-            source = path.removeprefix("source/").removesuffix(".md")
-            if path.startswith("source/") and (ROOT / source).is_file():
+            module = path.removeprefix("source/").removesuffix(".md")
+            if path.startswith("source/") and (ROOT / module).is_file():
                 shown = (
-                    {"content": module_page(source)} if path.endswith(".md") else {"abs_src_path": str(ROOT / source)}
+                    {"content": module_page(module)} if path.endswith(".md") else {"abs_src_path": str(ROOT / module)}
                 )
                 add(path, inclusion=InclusionLevel.NOT_IN_NAV, **shown)
 

@@ -34,10 +34,6 @@ from gauge.values import Batch, Prediction
 Judge = Callable[[Batch], Tensor]  # a completed batch -> [b, m, k]
 Tensors = dict[str, Tensor]
 
-AUDITED_SHARES = (
-    0.2,
-    0.8,
-)  # columns are audited whose imputed cells are right this often: elsewhere there is little to tell apart
 CURVE_RATES = np.linspace(0, 1, 51)  # of wrong units that are taken for right ones, where curves have their points
 
 
@@ -323,7 +319,7 @@ def _imputed_cells(findings: Audit, facts: Facts, values: Tensors, data: Dataset
     largest = torch.where(spread > 0, facts.error.nanmedian(0, keepdim=True).values, 0.5)
     right = facts.error < largest
     share = (right & imputed).sum(0) / imputed.sum(0).clamp_min(1)
-    imputed = imputed & (share >= AUDITED_SHARES[0]) & (share <= AUDITED_SHARES[1])
+    imputed = imputed & (share >= 0.2) & (share <= 0.8)  # in other columns there is little to tell apart
     if not imputed.any():
         return findings
     return replace(
@@ -339,13 +335,11 @@ def _calibration(facts: Facts, trust: Tensor, judged: bool) -> dict[str, Any]:
     kinds = {"observed": (facts.observed, facts.right), "imputed": (~facts.observed, facts.right)}
     if judged:
         kinds["imputed, as taught"] = ~facts.observed, facts.taught
-    records = {}
-    for name, (kind, rightness_of) in kinds.items():
-        among = kind & facts.seen & facts.known
-        if not among.any():
-            continue
-        records[name] = reliability(trust[among].numpy(), rightness_of[among].numpy())
-    return records
+    return {
+        name: reliability(trust[among].numpy(), right[among].numpy())
+        for name, (kind, right) in kinds.items()
+        if (among := kind & facts.seen & facts.known).any()
+    }
 
 
 def _within(values: Tensor, right: Tensor, wrong: Tensor) -> float:

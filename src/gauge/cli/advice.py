@@ -62,17 +62,13 @@ def _summary(advice: "pd.DataFrame", rows: int) -> str:
 def _costs(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
-    written = text if text.lstrip().startswith("{") else _content(Path(text))
+    written = text.lstrip().startswith("{")
+    if not written and not Path(text).is_file():
+        raise ValueError(f'--costs {text} is no file; give one, or JSON such as {{"mri": 300}}')
     try:
-        costs = json.loads(written)
+        costs = json.loads(text if written else Path(text).read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f'--costs is not JSON ({error}); write for example {{"mri": 300}}') from error
     if not isinstance(costs, dict):
         raise ValueError(f'--costs is a {type(costs).__name__}; give costs by column, for example {{"mri": 300}}')
     return costs
-
-
-def _content(path: Path) -> str:
-    if not path.is_file():
-        raise ValueError(f'--costs {path} is no file; give one, or JSON such as {{"mri": 300}}')
-    return path.read_text(encoding="utf-8")

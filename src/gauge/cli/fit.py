@@ -129,7 +129,7 @@ def fit(
 
     device = given.pop("device")
     options = {name: _parsed(name, value) for name, value in given.items()}
-    explicit = {name for name in options if _on_command_line(context, name)}
+    explicit = {name for name in options if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"}
     options |= {name: value for name, value in _configured(config).items() if name not in explicit}
     files = table_files(table)
     key = _fingerprint(files, [target, classes, groups, time, options])
@@ -166,11 +166,6 @@ def _parsed(name: str, value: Any) -> Any:
         return value[-1]
     pairs = named(FLAGS.get(name, f"--{name.replace('_', '-')}"), value, examples[name])
     return {key: float(number) for key, number in pairs.items()} if name == "class_weight" else pairs
-
-
-def _on_command_line(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _configured(config: Path | None) -> dict[str, Any]:

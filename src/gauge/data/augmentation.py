@@ -44,16 +44,14 @@ CARS = Augmentation(jitter=0.8, hue=0.2, jittered=0.8, grayscale=0.2, blur=0.5, 
 HEARTS = Augmentation(jitter=0.5, hue=0.2, jittered=0.5, rotate=45.0, rotated=0.5, crop=(0.6, 1.0), flip=0.5)
 LESIONS = Augmentation(jitter=0.2, jittered=1.0, rotate=180.0, rotated=1.0, crop=(0.7, 1.0), flip=0.5, upend=0.5)
 LEAVES = Augmentation(rotate=180.0, rotated=1.0, crop=(0.8, 1.0), flip=0.5, upend=0.5)
-FACES = Augmentation(crop=(0.8, 1.0), flip=0.5, corrupt=0.0)  # no cell changes: each is part of the question
-DIGITS = Augmentation(rotate=12.0, rotated=1.0, crop=(0.75, 1.0), corrupt=0.0)
 
 AUGMENTATIONS = {
     "cars": CARS,
     "hearts": HEARTS,
     "lesions": LESIONS,
     "leaves": LEAVES,
-    "faces": FACES,
-    "digits": DIGITS,
+    "faces": Augmentation(crop=(0.8, 1.0), flip=0.5, corrupt=0.0),  # no cell changes: each is part of the question
+    "digits": Augmentation(rotate=12.0, rotated=1.0, crop=(0.75, 1.0), corrupt=0.0),
     # TIP corrupts tables itself, and is published with smaller crops than the classifiers
     "cars-tip": replace(CARS, crop=(0.08, 1.0), corrupt=0.0),
     "hearts-tip": replace(HEARTS, crop=(0.2, 1.0), corrupt=0.0),

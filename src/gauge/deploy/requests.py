@@ -119,7 +119,9 @@ class RequestReader:
     def read(self, body: bytes) -> list[Cells]:
         """The rows of a body, or `RefusedError` with its first problems. Large bodies take time: read them in a thread."""
         deadline = time.monotonic() + self.limits.seconds
-        self._check_tokens(body)
+        # a cell has at most three tokens (its name, its value and a comma), and a row two more: others are not parsed
+        if _more_tokens(body, 3 * self.limits.cells + 2 * self.limits.rows + 10):
+            self._refuse_cells()
         pixels, problems, cells = Pixels(self.limits.all_pixels), list[Problem](), list[Cells]()
         for number, row in enumerate(self._rows(_parse(body))):
             if time.monotonic() > deadline:
@@ -132,12 +134,6 @@ class RequestReader:
         if problems:
             raise RefusedError(422, problems[:MAX_LISTED_PROBLEMS])
         return cells
-
-    def _check_tokens(self, body: bytes) -> None:
-        """A body with far more texts and values than the cells of a request is not parsed: a cell has at most three tokens
-        (its name, its value and a comma), and a row has two more."""
-        if _more_tokens(body, 3 * self.limits.cells + 2 * self.limits.rows + 10):
-            self._refuse_cells()
 
     def _rows(self, content: Any) -> list[Any]:
         """The rows of a parsed body, of which there are not too many, nor of their cells."""

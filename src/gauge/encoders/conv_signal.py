@@ -29,13 +29,12 @@ class ConvSignal(Encoder):
             raise ValueError(f"a signal has shape [channels, samples], at least {units} samples, not {list(shape)}")
         self.units, self.width = units, width
         halvings = 0
-        while halvings < min(5, len(channels)) and shape[1] >> (halvings + 1) >= 2 * units:  # halvings at most
+        while halvings < min(5, len(channels)) and shape[1] >> (halvings + 1) >= 2 * units:  # at most five
             halvings += 1
         step = units << halvings
         self.padding = -shape[1] % step
         layers: list[nn.Module] = []
-        before = shape[0]
-        kernel = 7
+        before, kernel = shape[0], 7
         for number, after in enumerate(channels[: max(halvings, 1)]):
             stride = 2 if number < halvings else 1
             layers += [nn.Conv1d(before, after, kernel, stride=stride, padding=kernel // 2), nn.ReLU()]

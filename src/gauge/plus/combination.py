@@ -1,16 +1,16 @@
-"""The calibrated product of several answers: logits = Σ_j w_j · (log p_j - log π) + log π + s over those that are present.
+"""The calibrated product of several votes: logits = Σ_j w_j · (log p_j - log π) + log π + s over those that are present.
 
 w_j = exp(u_j + v_j · share), with share_m the observed part of modality m: a weight for every subset of the modalities, and
-for partly observed tables anything between. A temperature for each answer would change nothing, as Σ_j w_j · (z_j / T_j)
-depends on w_j / T_j alone. π are the shares of the classes, which every answer knows: they count once, however many are
+for partly observed tables anything between. A temperature for each vote would change nothing, as Σ_j w_j · (z_j / T_j)
+depends on w_j / T_j alone. π are the shares of the classes, which every voter knows: they count once, however many are
 present, if `count_classes` has set them; until then π is uniform. s shifts all classes alike for all samples: validation
 samples may have other shares of the classes than training samples. u, v and s minimise, over validation samples under all
 kinds of masks,
 
     rows · mean NLL + |u|² / (2 · 2²) + |v|² / 2 + |s|² / 2
 
-so that few samples leave the weights near one, and a shared one where subsets do not differ. With a trust t_j in what an
-answer reads, p_j becomes t_j · p_j + (1 - t_j) · π: wrong content says nothing, so no confident answer can veto all others.
+so that few samples leave the weights near one, and a shared one where subsets do not differ. With a trust t_j in what a
+voter reads, p_j becomes t_j · p_j + (1 - t_j) · π: wrong content says nothing, so no confident vote can veto all others.
 """
 
 import math
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from gauge.nn.minimize import minimize
 
-SPREAD, SLOPE_SPREAD = 2.0, 1.0  # prior deviations of u and v: a factor of e² for an answer, of e for a modality
+SPREAD, SLOPE_SPREAD = 2.0, 1.0  # prior deviations of u and v: a factor of e² for a vote, of e for a modality
 STEPS = 100
 
 
@@ -53,7 +53,7 @@ class Combination(nn.Module):
         return product if self.prior is None or self.shift is None else product + self.prior + self.shift
 
     def weights(self, present: Bool[Tensor, "b j"], share: Float[Tensor, "b m"]) -> Float[Tensor, "b j"]:
-        """How much each answer counts, 0 for those that are not present."""
+        """How much each vote counts, 0 for those that are not present."""
         return _weights(present, share, self.offset, self.slope)
 
     def count_classes(self, labels: Int[Tensor, "n"]) -> None:
@@ -100,7 +100,7 @@ def _weights(present: Tensor, share: Tensor, offset: Tensor, slope: Tensor) -> T
 
 
 def _evidence(logits: Tensor, trust: Tensor | None, prior: Tensor | None) -> Tensor:
-    """The log-probabilities of each answer, mixed with those of π as far as it is not trusted, minus those of π."""
+    """The log-probabilities of each vote, mixed with those of π as far as it is not trusted, minus those of π."""
     answers = logits.log_softmax(-1)
     nothing = torch.full_like(answers[0, 0], -math.log(answers.shape[-1])) if prior is None else prior
     if trust is not None:

@@ -1,11 +1,11 @@
-"""GAUGE+: whole units beside fine ones, a head for each modality, and one answer from the network and all heads.
+"""GAUGE+: whole units beside fine ones, a head for each modality, and one prediction from the network and all heads.
 
 L = mean CE(network) over random subsets + Σ_m mean CE(head_m) over the samples that have modality m, whose gradient reaches
     the encoders as far as head m knows what the network knows of validation samples
 logits = Σ_j w_j(observed) · log p_j, j over the network and the heads of observed modalities, w from validation data
 
 With `gating="trust"` L has a term for trust, and p_j is mixed with the uniform distribution by the trust in
-what head j reads (see `Combination`), so that heads of imputed modalities can answer too; trained with corrupted evidence
+what head j reads (see `Combination`), so that heads of imputed modalities can vote too; trained with corrupted evidence
 but without trust, by the share that is sound. With an imputer L also has the CE of the gated network on imputed inputs.
 """
 
@@ -25,7 +25,7 @@ from gauge.nn.shards import shared_key
 from gauge.paper.gauge import UNGATED, Gating, Gauge
 from gauge.paper.network import Biased, Network, hiding_bias
 from gauge.paper.units import Frozen, UnitEncoder
-from gauge.plus._answers import SOUND, Answers, head_answers, learn_weights, masked_samples, validation_rows
+from gauge.plus._votes import SOUND, Votes, head_votes, learn_weights, masked_samples, validation_rows
 from gauge.plus.any_subset import under_subsets
 from gauge.plus.combination import Combination
 from gauge.plus.heads import HeadGradients, Heads, tempered_losses
@@ -38,7 +38,7 @@ __all__ = ["GaugePlus"]
 
 
 class GaugePlus(Method):
-    """A `Gauge`, gated or not, whose modalities also answer alone. A head reads its modality's whole unit or, where it has
+    """A `Gauge`, gated or not, whose modalities also predict alone. A head reads its modality's whole unit or, where it has
     none, the mean of its observed units.
 
     Without `heads`, the prediction is that of the network. Unless it `applies_gates`, the network
@@ -157,7 +157,7 @@ class GaugePlus(Method):
         return self.gauge.weigh(reading)
 
     def decide(self, reading: PlusReading) -> Prediction:
-        """The network's answer, or the product of all answers; evidence and gates are those of the network."""
+        """The network's prediction, or the product of all votes; evidence and gates are those of the network."""
         prediction = self.decide_network(reading)
         return replace(prediction, logits=self.combine(prediction, reading))
 
@@ -169,10 +169,10 @@ class GaugePlus(Method):
         return prediction if self.trust is None else replace(prediction, trust=prediction.gates)
 
     def combine(self, prediction: Prediction, reading: PlusReading) -> Float[Tensor, "b k"]:
-        """The logits of the product of the network's answer with those of the heads."""
+        """The logits of the product of the network's vote with those of the heads."""
         if self.combination is None:
             return prediction.logits
-        return self.combination(*self._all_answers(prediction, reading))
+        return self.combination(*self._all_votes(prediction, reading))
 
     @torch.no_grad()
     def validate(self, train: Dataset, val: Dataset) -> None:
@@ -207,7 +207,7 @@ class GaugePlus(Method):
         if self.trust is not None:
             self._calibrate(self.trust, val, rows)
         if self.combination is not None:
-            learn_weights(self.combination, self._answers, self._masked(val, rows), len(rows))
+            learn_weights(self.combination, self._votes, self._masked(val, rows), len(rows))
 
     def _calibrate(self, trust: TrustHead, val: Dataset, rows: Int[Tensor, "rows"]) -> None:
         trust.reset()
@@ -224,22 +224,22 @@ class GaugePlus(Method):
         modalities = not (self.registered_imputer and self.registered_imputer.needs_image)
         return masked_samples(val, rows, modalities=modalities, corrupt=self.corrupt)
 
-    def _answers(self, batch: Batch) -> Answers:
+    def _votes(self, batch: Batch) -> Votes:
         reading = self.read(batch)
-        return self._all_answers(self.decide_network(reading), reading)
+        return self._all_votes(self.decide_network(reading), reading)
 
-    def _all_answers(self, prediction: Prediction, reading: PlusReading) -> Answers:
-        """The network's answer and those of the heads. The network weighs its units itself, so it is trusted; heads are
+    def _all_votes(self, prediction: Prediction, reading: PlusReading) -> Votes:
+        """The network's vote and those of the heads. The network weighs its units itself, so it is trusted; heads are
         trusted as far as the units are that they read."""
         assert reading.head_logits is not None
         assert self.heads is not None
-        logits, present, share, trust = head_answers(reading.head_logits, reading.completed, self.corrupt)
+        logits, present, share, trust = head_votes(reading.head_logits, reading.completed, self.corrupt)
         if prediction.trust is not None:
             trust = (self.heads.weights(reading.units) @ prediction.trust[..., None])[..., 0]
             present = present | (self.imputer is not None)
         logits = torch.cat([prediction.logits[:, None].float(), logits], 1)
         trust = None if trust is None else F.pad(trust, (1, 0), value=1.0)
-        return Answers(logits, F.pad(present, (1, 0), value=True), share, trust)
+        return Votes(logits, F.pad(present, (1, 0), value=True), share, trust)
 
     def _under_subsets(self, reading: PlusReading) -> PlusReading:
         chosen = draw_subsets(shared_key(reading.completed.key), self.subsets, self.subsets_per_step)

@@ -18,7 +18,7 @@ from gauge.masks import Corruption
 from gauge.nn.shards import at_least_one
 from gauge.nn.streams import side_by_side
 from gauge.paper.units import Frozen, UnitEncoder
-from gauge.plus._answers import SOUND, Answers, head_answers, learn_weights, masked_samples, validation_rows
+from gauge.plus._votes import SOUND, Votes, head_votes, learn_weights, masked_samples, validation_rows
 from gauge.plus.combination import Combination
 from gauge.plus.heads import Heads
 from gauge.types import Encoder, Method, SupportsComplete
@@ -162,6 +162,6 @@ class WeightedVote(Method):
         if self.weighs:
             learn_weights(self.combination, self.answers, masked_samples(val, rows, corrupt=self.corrupt), len(rows))
 
-    def answers(self, batch: Batch) -> Answers:
+    def answers(self, batch: Batch) -> Votes:
         """The answer of every head; those of missing modalities are not present."""
-        return head_answers(self.heads.logits(self.encoder(batch)), batch, self.corrupt)
+        return head_votes(self.heads.logits(self.encoder(batch)), batch, self.corrupt)

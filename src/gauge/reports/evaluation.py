@@ -13,12 +13,10 @@ from gauge.reports.templates import template
 
 WIDTH, HEIGHT = 320.0, 250.0  # of a chart, in the units of its drawing
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 10.0, 10.0, 38.0  # margins for axes
-MAX_CLASSES, MAX_CONFUSIONS = (
-    12,
-    10,
-)  # of a confusion matrix, and confusions that are listed where there are more classes
-NAMES = {"log_loss": "log loss", "auc": "AUC", "calibration_error": "calibration error"}
-NAMES |= {"average_precision": "average precision"}
+MAX_CLASSES = 12  # of a confusion matrix; of more classes the most frequent confusions are listed
+NAMES = {name: name.replace("_", " ") for name in ("log_loss", "calibration_error", "average_precision")} | {
+    "auc": "AUC"
+}
 
 Style = Literal["main", "second", "third", "fourth", "fifth", "sixth", "reference"]
 CURVES: tuple[Style, ...] = ("main", "second", "third", "fourth", "fifth", "sixth")  # those of lines that are compared
@@ -157,9 +155,8 @@ def confusion_grid(confusion: pd.DataFrame, where: str) -> Grid:
         lines = [(name, *map(str, line)) for name, line in zip(names, counts.tolist(), strict=True)]
         return Grid("Confusion matrix", note, ("", *names), lines)
     wrong = np.where(np.eye(len(names), dtype=bool), 0, counts)
-    order = zip(
-        *np.unravel_index(np.argsort(-wrong, axis=None, kind="stable")[:MAX_CONFUSIONS], wrong.shape), strict=True
-    )
+    largest = np.argsort(-wrong, axis=None, kind="stable")[:10]
+    order = zip(*np.unravel_index(largest, wrong.shape), strict=True)
     mistakes = [
         (names[label], names[decided], str(wrong[label, decided])) for label, decided in order if wrong[label, decided]
     ]

@@ -85,7 +85,9 @@ def fit(
     predict = None
     if step.record and val is not None and settings.selection:
         predict = recorded_predict(method, min(len(val), MAX_GPU_BATCH))
-    while progress.epoch < settings.epochs and not _ended(progress, settings):
+    # no later epoch could be kept once the best one has the highest possible score
+    patience = math.inf if settings.patience is None else settings.patience
+    while progress.epoch < settings.epochs and progress.waited < patience and progress.best_score != 1.0:
         started = time.perf_counter()
         with seeded(settings.seed, "epoch", progress.epoch), arithmetic(settings, train.device):
             if val is not None and isinstance(method, Method):
@@ -216,12 +218,6 @@ def _validate(method: Trainable, val: Dataset, settings: TrainSettings, predict:
     splits = [predict_split(method, val, protocol, predict=predict) for protocol in settings.selection]
     scores = [split.score(settings.metric) for split in splits]
     return broadcast(sum(scores) / len(scores))
-
-
-def _ended(progress: Progress, settings: TrainSettings) -> bool:
-    """Whether patience has run out, or no later epoch could be kept because the best one has the highest possible score."""
-    patience = settings.patience is not None and progress.waited >= settings.patience
-    return patience or progress.best_score == 1.0
 
 
 def _improved(progress: Progress, score: float | None) -> bool:

@@ -156,7 +156,8 @@ class Recorded:
         size = next(size for size in self.sizes if size >= count)
         key = (size, modalities, *((tensor.shape[1:], tensor.dtype, tensor.device) for tensor in tensors))
         if key not in self.calls:
-            self.calls[key] = self._make(modalities, [_filled_up(tensor, size) for tensor in tensors])
+            repeated = torch.arange(size, device=tensors[0].device) % count  # the first samples fill the rest
+            self.calls[key] = self._make(modalities, [tensor[repeated] for tensor in tensors])
         call = self.calls[key]
         for static, tensor in zip(call.inputs, tensors, strict=True):
             if count == size:
@@ -223,8 +224,3 @@ class Recorded:
 def recorded_predict(model: Trainable, size: int) -> Predict | None:
     """`Recorded.predict` for batches of that size; None for a model that cannot be recorded."""
     return Recorded(model, sizes=(size,)).predict if isinstance(model, Recordable) else None
-
-
-def _filled_up(tensor: Tensor, size: int) -> Tensor:
-    """A tensor of `size` samples, the first ones repeated."""
-    return tensor[torch.arange(size, device=tensor.device) % len(tensor)]

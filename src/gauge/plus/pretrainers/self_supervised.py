@@ -64,7 +64,9 @@ class SelfSupervised(Pretrainer):
         self.encoder, self.network = encoder, network
         modalities, dim = len(encoder.unit_counts), network.head.in_features
         layouts = {name: ColumnLayout(sizes) for name, sizes in (tables or {}).items()}
-        self.counts = {name: _fine_units(encoder, name) for name in encoder.unit_counts}
+        # the units of each modality without the one that reads all of it
+        whole = {name: encoder.has_whole(name) and count > 1 for name, count in encoder.unit_counts.items()}
+        self.counts = {name: count - whole[name] for name, count in encoder.unit_counts.items()}
         _check(self.counts, layouts)
         network.head.requires_grad_(False)
         self.pooling = nn.Buffer(head_pooling(encoder), persistent=False)
@@ -171,12 +173,6 @@ class SelfSupervised(Pretrainer):
         known = has & has[donors] & shown & (seen & swapped).any(1)
         costs = F.cross_entropy(logits, truth, reduction="none")
         return (costs * known.repeat(2)).sum() / (2 * known.sum()).clamp_min(1)
-
-
-def _fine_units(encoder: UnitEncoder, name: str) -> int:
-    """The units of a modality without the one that reads all of it."""
-    count = encoder.unit_counts[name]
-    return count - 1 if encoder.has_whole(name) and count > 1 else count
 
 
 def _check(counts: Mapping[str, int], layouts: Mapping[str, ColumnLayout]) -> None:

@@ -1,4 +1,4 @@
-"""The answers of several classifiers to one batch, and their weights, learned from validation samples under many masks."""
+"""The votes of several classifiers on one batch, and their weights, learned from validation samples under many masks."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -17,9 +17,9 @@ MAX_SAMPLES = 4096  # validation samples that weights are learned from
 SOUND = Corruption()
 
 
-class Answers(NamedTuple):
-    """What a `Combination` reads: the logits of all answers, which of them are present, the observed share of each modality
-    and, where it is not full, the trust in what each answer reads."""
+class Votes(NamedTuple):
+    """What a `Combination` reads: the logits of all votes, which of them are present, the observed share of each modality
+    and, where it is not full, the trust in what each voter reads."""
 
     logits: Float[Tensor, "b j k"]
     present: Bool[Tensor, "b j"]
@@ -27,12 +27,12 @@ class Answers(NamedTuple):
     trust: Float[Tensor, "b j"] | None = None
 
 
-def head_answers(logits: Float[Tensor, "b m k"], batch: Batch, corrupt: Corruption = SOUND) -> Answers:
-    """The answers of a head for each modality: those of observed modalities are present. With `corrupt`, what is wrong in
+def head_votes(logits: Float[Tensor, "b m k"], batch: Batch, corrupt: Corruption = SOUND) -> Votes:
+    """The votes of a head for each modality: those of observed modalities are present. With `corrupt`, what is wrong in
     the data, each is trusted by the share that is sound."""
     share = torch.stack([flags.reshape(flags.shape[0], -1).float().mean(1) for flags in batch.observed.values()], 1)
     trust = torch.full_like(share, corrupt.sound) if corrupt else None
-    return Answers(logits.float(), batch.any_observed(), share, trust)
+    return Votes(logits.float(), batch.any_observed(), share, trust)
 
 
 def validation_rows(train: Dataset, val: Dataset) -> Int[Tensor, "rows"]:
@@ -58,9 +58,9 @@ def masked_samples(
 
 
 def learn_weights(
-    combination: Combination, answers: Callable[[Batch], Answers], batches: Iterable[Batch], rows: int
+    combination: Combination, answers: Callable[[Batch], Votes], batches: Iterable[Batch], rows: int
 ) -> None:
-    """Learns the weights of the answers to the batches, which show `rows` different samples."""
+    """Learn the weights of the votes on the batches, which show `rows` different samples."""
     parts = []
     for batch in batches:
         logits, present, share, trust = answers(batch)
