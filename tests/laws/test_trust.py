@@ -85,7 +85,7 @@ def test_heads_vote_on_imputed_modalities_only_as_far_as_these_are_trusted(batch
     for made, votes in ((trusting, True), (plus, False)):
         method = made(helpers.imputer("mean", train))
         reading = method.read(batch)
-        _, present, *_ = method._all_answers(method.decide_network(reading), reading)
+        _, present, *_ = method._all_votes(method.decide_network(reading), reading)
         assert torch.equal(present[:, 1:], torch.ones(6, 3).bool() if votes else batch.any_observed())
     distrusted = sure(trusting(helpers.imputer("mean", train)), -50.0)
     network = distrusted.gauge.decide(distrusted.read(batch)).logits.log_softmax(-1)
