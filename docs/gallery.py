@@ -80,9 +80,9 @@ def photos() -> Case:
         whole = getattr(data, surface)()
         for _ in range(200):
             top, left = draw.integers(0, 416), draw.integers(0, 160) + 256 * draw.integers(0, 2)
-            far = whole[top : top + 96, left : left + 96]
-            far, near = Image.fromarray(far).resize((32, 32)), far[32:64, 32:64]
-            lines.append({"near": png(near), "far": png(np.asarray(far)), "surface": surface})
+            part = whole[top : top + 96, left : left + 96]
+            far = np.asarray(Image.fromarray(part).resize((32, 32)))
+            lines.append({"near": png(part[32:64, 32:64]), "far": png(far), "surface": surface})
             groups.append(left >= 256)
     options = {"columns": {"near": "image", "far": "image"}, "target": "surface", "image_size": 32}
     return Case(pd.DataFrame(lines), options, np.array(groups))

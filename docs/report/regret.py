@@ -1,7 +1,6 @@
 """The regret table: joint, separate and mixed training on every benchmark, and where GAUGE+ is level with the best."""
 
 from collections.abc import Callable
-from functools import cache
 
 from gauge_lab.comparison import overlap_of
 from gauge_lab.regret import MARGIN, Level, Scores, levels, regrets
@@ -22,7 +21,6 @@ ROWS = {
 RUNS = ("regret", "regret256")  # the runs of a benchmark that are in the table
 
 
-@cache
 def measured() -> tuple[Scores, dict[str, float]]:
     """The scores of all runs that are measured, and test rows / training rows where seeds divide the same rows."""
     scores: dict[str, dict[str, dict[str, dict[int, float]]]] = {}

@@ -33,7 +33,8 @@ def test_the_code_of_a_page_runs_in_order(name, page, tmp_path, monkeypatch):
 def extended(tmp_path_factory, page) -> Path:
     """A copy of the package with the files that extend.md shows; compiled files come along, which saves seconds."""
     folder = tmp_path_factory.mktemp("extended")
-    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("*.egg-info"))
+    for top in ("src", "lab"):
+        shutil.copytree(ROOT / top, folder / top, ignore=shutil.ignore_patterns("*.egg-info", "build"))
     for path, code in page("docs/extend.md").files().items():
         assert not (folder / path).exists(), f"{path} is taken; the page needs another example"
         (folder / path).write_text(code, encoding="utf-8")
@@ -41,7 +42,13 @@ def extended(tmp_path_factory, page) -> Path:
 
 
 def run(extended: Path, *arguments: str) -> str:
-    folders = [extended / "src", ROOT / "tests", ROOT / "tests" / "laws", ROOT / "tests" / "contracts"]
+    folders = [
+        extended / "src",
+        extended / "lab",
+        ROOT / "tests",
+        ROOT / "tests" / "laws",
+        ROOT / "tests" / "contracts",
+    ]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders)), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, *arguments]
     done = subprocess.run(command, cwd=extended, env=environment, capture_output=True, text=True, check=False)
@@ -122,7 +129,8 @@ def test_the_index_leads_to_every_page():
 
 
 def test_every_note_on_the_paper_has_an_entry_and_every_entry_a_note():
-    source = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "src").rglob("*.py")))
+    paths = [*(ROOT / "src").rglob("*.py"), *(ROOT / "lab").rglob("*.py")]
+    source = "".join(path.read_text(encoding="utf-8") for path in sorted(paths))
     tags = re.findall(r"NOTE\[PAPER\](?: ([\w-]+):)?", source)
     assert "" not in tags, "a NOTE[PAPER] without a slug and a colon on its line"
     entries = re.findall(r"^## (.+)$", (ROOT / "docs" / "paper-notes.md").read_text(encoding="utf-8"), re.MULTILINE)

@@ -123,7 +123,7 @@ def learn_from_every_row(folder: Path | None) -> dict[str, Tensor]:
     teacher = trained(make_teacher, None)
     targets = torch.cat([teacher.predict(batch).logits.softmax(1) for batch in train.batches(16)])
     student = trained(lambda: Distilled(plus(), targets), folder)
-    weighted = Weighted(plus(), torch.linspace(0.1, 2, 41), targets)
+    weighted = Weighted(plus(), torch.linspace(0.1, 2, 41))
     fit(weighted, train, settings=PRETRAINED)
     both = Ensemble([teacher, student])
     answers = TTA(both, "leaves", copies=2).predict(train.batch(torch.arange(20))).logits

@@ -115,7 +115,7 @@ QUICK = {"experts": "trees", "trust": False, "random_state": 0, "n_jobs": 1, "ve
 WORDS = np.array([f"word{number}" for number in range(60)])
 
 
-def task_of(frame, labels, splits=None, **kinds):
+def task_of(frame, labels, splits=Splits(), **kinds):  # noqa: B008
     schema = Schema.from_frame(frame, kinds)
     rows = Rows.from_frame(schema, frame, schema.encode(frame))
     recipe = make_recipe(GaugeClassifier().get_params(deep=False), PRESETS["default"], 0, 2)

@@ -274,7 +274,11 @@ def _delong_test(first: np.ndarray, second: np.ndarray, labels: np.ndarray, grou
     )
 
 
-ACCURACY = Metric("accuracy", accuracy, lambda each, labels: wilson(accuracy(each, labels), len(labels)), _mcnemar)
+def _accuracy_interval(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    return wilson(accuracy(probabilities, labels), len(labels))  # a name of its own: settings with a metric are pickled
+
+
+ACCURACY = Metric("accuracy", accuracy, _accuracy_interval, _mcnemar)
 AUC = Metric("auc", _auc, _auc_interval, _delong_test, resampled_areas)
 METRICS = {metric.name: metric for metric in (ACCURACY, AUC)}
 
