@@ -16,14 +16,15 @@ def register(app: typer.Typer, panel: str) -> None:
     for name in ("benchmark", "reproduce", "stage"):
         command = laboratory(name)
         if command is None:
-            app.command(name, hidden=True, context_settings={"ignore_unknown_options": True})(_refusing)
+            anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+            app.command(name, hidden=True, context_settings=anything)(_refusing)
         elif isinstance(command, typer.Typer):
             app.add_typer(command, name=name, rich_help_panel=panel)
         else:
             app.command(name, rich_help_panel=panel)(command)
 
 
-def _refusing(context: typer.Context, arguments: list[str] | None = None) -> None:
+def _refusing(context: typer.Context) -> None:
     refuse(str(context.info_name))
 
 
