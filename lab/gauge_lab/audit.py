@@ -34,8 +34,6 @@ from gauge.values import Batch, Prediction
 Judge = Callable[[Batch], Tensor]  # a completed batch -> [b, m, k]
 Tensors = dict[str, Tensor]
 
-CURVE_RATES = np.linspace(0, 1, 51)  # of wrong units that are taken for right ones, where curves have their points
-
 
 @dataclass(frozen=True, repr=False)
 class Audit:
@@ -285,11 +283,13 @@ def _separation(values: Tensors, right: Bool[Tensor, "s n"], among: Bool[Tensor,
 
 def _curves(values: Tensors, right: Bool[Tensor, "s n"], among: Bool[Tensor, "s n"]) -> dict[str, list[float]]:
     """The points of the curves of gate and trust that belong to `_separation`."""
+    # of wrong units that are taken for right ones, where curves have their points
+    curve_rates = np.linspace(0, 1, 51)
     labels = right[among].numpy()
     if not len(labels) or labels.all() or not labels.any():
         return {}
     curves = {name: roc_curve(labels, values[name][among].numpy())[:2] for name in ("gate", "trust") if name in values}
-    return {name: np.interp(CURVE_RATES, fpr, tpr).round(4).tolist() for name, (fpr, tpr) in curves.items()}
+    return {name: np.interp(curve_rates, fpr, tpr).round(4).tolist() for name, (fpr, tpr) in curves.items()}
 
 
 def _wrong_evidence(findings: Audit, facts: Facts, values: Tensors, modality: Tensor) -> Audit:

@@ -12,7 +12,6 @@ from gauge_lab.results import Result, load_predictions
 from gauge_lab.statistics import Difference, connected, holm
 
 Seeds = Mapping[int, tuple[Result, Path | None]]
-REFERENCES = ("gauge:v2", "dymo", "gauge:masked", "gauge")
 
 
 class Paired(Settings):
@@ -47,7 +46,10 @@ class Paired(Settings):
         return Difference(self.mean, self.deviation, len(set(self.clusters)), self.interval)
 
 
-def paired(results: Sequence[tuple[Result, Path | None]], references: Sequence[str] = REFERENCES) -> list[Paired]:
+def paired(
+    results: Sequence[tuple[Result, Path | None]],
+    references: Sequence[str] = ("gauge:v2", "dymo", "gauge:masked", "gauge"),
+) -> list[Paired]:
     """Every row minus every reference row under each protocol, over the seeds that both have. Without the path of a result
     its predictions are not compared.
 

@@ -38,12 +38,10 @@ VIEW_ROWS = {
     VOTE: f"one classifier for each view, {SAME}",
 }
 SUMMED = {"complete": "two images of each digit", "views=1": "one image of each digit"}
-IMAGES = tuple(f"{digit} digit, hand\N{NO-BREAK SPACE}{hand}" for digit in ("first", "second") for hand in (1, 2))
 WRONG = {"complete": "none wrong", "swapped=0.2": "one in five wrong", "swapped=0.4": "two in five wrong"}
 MISSING_TITLES = {"complete": "nothing missing", "eta=0.6": "3 of 5 missing", "eta=0.8": "4 of 5 missing"}
 SHOWN = 3  # samples of each section
 
-SWAPS = Overrides.parse({"plus": {"corrupt": "swapped=0.2"}}, "the demo")  # in training on views
 Finished = Mapping[str, Mapping[str, tuple[Result, Path]]]
 
 
@@ -59,8 +57,9 @@ def run(
 ) -> tuple[tuple[Section, ...], dict[str, str]]:
     """Train and evaluate all rows on a benchmark of sums and on one of views. Returns the sections of the report and the
     provenance of their numbers."""
+    swaps = Overrides.parse({"plus": {"corrupt": "swapped=0.2"}}, "the demo")  # in training on views
     started = time.perf_counter()
-    changed = [each if epochs is None else each.with_epochs(epochs) for each in (Overrides(), SWAPS)]
+    changed = [each if epochs is None else each.with_epochs(epochs) for each in (Overrides(), swaps)]
     added, viewed = (
         {row: Experiment(benchmark=name, seed=seed, overrides=overrides, **row._asdict()) for row in rows}
         for name, overrides, rows in zip(benchmarks, changed, (SUM_ROWS, VIEW_ROWS), strict=True)
@@ -102,12 +101,13 @@ def run(
 
 
 def _sums(finished: Finished, test: Dataset, learned: int) -> Section:
+    images = tuple(f"{digit} digit, hand\N{NO-BREAK SPACE}{hand}" for digit in ("first", "second") for hand in (1, 2))
     answers, labels = _answers(finished, "views=1")
     best, findings = ranked(answers, labels, ACCURACY.compare, "With one image of each digit")
     _, complete = ranked(_answers(finished, "complete")[0], labels, ACCURACY.compare, "With two images of each digit")
     (batch,) = masked_batches(test, parse_protocol("views=1"), len(test))
     shown = [
-        _sample(f"Test sum {row}, answered like {share:.0f} of 100", batch, row, answers, labels, names=IMAGES)
+        _sample(f"Test sum {row}, answered like {share:.0f} of 100", batch, row, answers, labels, names=images)
         for row, share in _outcomes(answers, labels)
     ]
     return Section(

@@ -15,7 +15,6 @@ from gauge.data.dataset import Dataset, as_values
 from gauge.randomness import derive, sample_keys, uniform
 
 Pattern = Literal["random", "informative"]
-HALVINGS, WIDEST = 60, 50.0  # of the interval that b is searched in
 
 
 def incomplete(data: Dataset, rate: float, pattern: Pattern, *, seed: int) -> Dataset:
@@ -69,8 +68,10 @@ def _chance(
     odds: Float[Tensor, "rows f"], candidates: Bool[Tensor, "rows f"], missing: float
 ) -> Float[Tensor, "rows f"]:
     """The probability of each candidate to be missing, such that `missing` values are missing in expectation."""
-    low, high = -WIDEST, WIDEST
-    for _ in range(HALVINGS):
+    widest = 50.0  # of the interval that b is searched in
+    low, high = -widest, widest
+    # 60 halvings of the interval that b is searched in
+    for _ in range(60):
         middle = (low + high) / 2
         expected = float(((odds + middle).sigmoid().double() * candidates).sum())
         low, high = (middle, high) if expected < missing else (low, middle)

@@ -9,8 +9,6 @@ from pydantic import Field, model_validator
 from gauge.choices import pick
 from gauge.training.settings import Settings
 
-FILE = "manifest.yaml"
-
 
 class Shown(Settings):
     """What a table shows of one benchmark: rows, the number of seeds, and protocols (by default those of the benchmark)."""
@@ -59,7 +57,7 @@ class Manifest(Settings):
     @classmethod
     def from_folder(cls, results: Path) -> Self:
         """The manifest in the folder of results."""
-        path = results / FILE
+        path = results / "manifest.yaml"
         if not path.is_file():
             raise ValueError(
                 f"{path} does not exist: manifest, settings and results are in the repository, not in the installed "

@@ -11,7 +11,6 @@ from scipy.stats import permutation_test, rankdata, studentized_range
 from scipy.stats import t as student
 
 LEVEL = 0.05
-TOLERANCE = 1e-12  # shares that differ by less are equal but for rounding
 MIN_CLUSTERS = 3  # that are tested
 
 
@@ -44,7 +43,8 @@ class Difference:
         )
         mean, count = float(means.mean()), len(means)
         deviation = float(means.std(ddof=1)) if count > 1 else 0.0
-        if count < MIN_CLUSTERS or np.ptp(means) < TOLERANCE:
+        # shares that differ by less are equal but for rounding
+        if count < MIN_CLUSTERS or np.ptp(means) < 1e-12:
             return Difference(mean, deviation, count)
         error = deviation * (1 / count + overlap) ** 0.5
         half = _quantile(1 - LEVEL / 2, count - 1) * error

@@ -11,10 +11,6 @@ from gauge_lab.results import GATES, Result
 
 REFERENCE = "gauge"
 CHANCE = 0.05
-SIGN_NOTE = (
-    f"↑ ↓: above or below {REFERENCE}, p < {CHANCE:g} in a paired t test over seeds, clustered by backbone and corrected by "
-    "Holm over the rows of a column."
-)
 
 
 def result_table(
@@ -24,6 +20,10 @@ def result_table(
     paper: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Table:
     """The table of some results; `pairs` decide which cells differ from GAUGE's beyond chance."""
+    sign_note = (
+        f"↑ ↓: above or below {REFERENCE}, p < {CHANCE:g} in a paired t test over seeds, clustered by backbone and "
+        "corrected by Holm over the rows of a column."
+    )
     if not results:
         raise ValueError("there are no results to put into a table")
     if len({(result.benchmark, result.metric) for result in results}) > 1:
@@ -37,7 +37,7 @@ def result_table(
     signs = {(pair.row, pair.protocol): "↑" if pair.mean > 0 else "↓" for pair in pairs if _differs(pair)}
     notes = tuple(filter(None, (gate_note(cells[row]) for row in cells)))
     names = {str(result.row): result.label for result in results}
-    return Table(str(results[0].metric), columns, rows, refused or {}, signs, SIGN_NOTE, paper or {}, notes, names)
+    return Table(str(results[0].metric), columns, rows, refused or {}, signs, sign_note, paper or {}, notes, names)
 
 
 def gate_note(columns: Mapping[str, Sequence[Result]]) -> str:

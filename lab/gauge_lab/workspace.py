@@ -22,7 +22,6 @@ from gauge_lab.results import Result, evaluate, result_name
 
 # of a stage, in its results; `steps` and `sum_of_rates` are those until the epoch that was kept
 DETAILS = ("config", "settings", "epochs", "best", "steps", "sum_of_rates", "scalars", "train_seconds", "train_rows")
-MAX_UNMEASURED_STEPS = 1000  # whose cost is not worth measuring
 
 
 @cache
@@ -141,7 +140,8 @@ class Workspace:
                     fold = f" fold {job.benchmark.fold}" if job.benchmark.folds > 1 else ""
                     waiting[stage.name + fold] = (stage, job.store)
         steps = [stage.settings.epochs * stage.steps_per_epoch(store.rows(stage)) for stage, store in waiting.values()]
-        if sum(steps) < MAX_UNMEASURED_STEPS:
+        # the cost of fewer steps is not worth measuring
+        if sum(steps) < 1000:
             return {}
         measured: dict[str, float] = {}  # an epoch of each kind
         for stage, store in waiting.values():

@@ -335,10 +335,7 @@ Protocol = (
     | Corrupted
 )
 
-PLAIN: dict[str, Protocol] = {str(protocol): protocol for protocol in (Complete(), AnyModalities(), AnyCells())}
-RATED: dict[str, Callable[[float], Protocol]] = {"eta": RandomModalities, "every": EverySubset, "gamma": RandomCells}
 CORRUPTIONS = tuple(vars(Corruption()))
-RATED |= {"overall": OverallModalities, "gamma-per-sample": partial(RandomCells, per_sample=True), "up-to": UpTo}
 
 
 def passes(protocol: Protocol, feature_counts: FeatureCounts) -> tuple[Protocol, ...]:
@@ -364,22 +361,31 @@ def parse_protocol(text: str) -> Protocol:
     >>> parse_protocol("eta=0.6"), str(parse_protocol("missing=svhn+text"))
     (RandomModalities(rate=0.6), 'missing=svhn+text')
     """
+    rated: dict[str, Callable[[float], Protocol]] = {
+        "eta": RandomModalities,
+        "every": EverySubset,
+        "gamma": RandomCells,
+        "overall": OverallModalities,
+        "gamma-per-sample": partial(RandomCells, per_sample=True),
+        "up-to": UpTo,
+    }
+    plain: dict[str, Protocol] = {str(protocol): protocol for protocol in (Complete(), AnyModalities(), AnyCells())}
     missing, comma, wrong = text.strip().partition(",")
     if missing.partition("=")[0] in CORRUPTIONS:
         missing, comma, wrong = "complete", ",", text.strip()
     if comma:
         return Corrupted(parse_protocol(missing), parse_corruption(wrong))
     name, _, value = missing.partition("=")
-    if not value and name in PLAIN:
-        return PLAIN[name]
+    if not value and name in plain:
+        return plain[name]
     if value and name == "missing":
         return Missing(tuple(value.split("+")))
     if name == "views" and value.isdecimal() and int(value):
         return RandomViews(int(value))
     with suppress(ValueError):  # of a rate that is not a number
-        if name in RATED and 0 <= float(value) <= 1:
-            return RATED[name](float(value))
-    hint = did_you_mean(name, ["missing", "views", *PLAIN, *RATED])
+        if name in rated and 0 <= float(value) <= 1:
+            return rated[name](float(value))
+    hint = did_you_mean(name, ["missing", "views", *plain, *rated])
     raise ValueError(
         f"no missingness protocol {text!r}; {hint}{' ' if hint else ''}write complete, any-subset, any-gamma, "
         "missing=NAME+NAME, views=COUNT, eta=RATE, every=RATE, overall=RATE, gamma=RATE, gamma-per-sample=RATE or "

@@ -23,13 +23,13 @@ FILES = {
     "davis": ("drug-target_interaction_affinities_Kd__Davis_et_al.2011v1.txt", -100.0),  # nM
     "kiba": ("kiba_binding_affinity_v2.txt", 12.1),
 }
-SHARED: dict[str, Any] = {"learning_rate": 1e-3, "schedule": "cosine", "patience": None, "precision": "tf32"}
 
 
 def binding(name: str, *, cold: Cold = "", epochs: int = 20) -> Benchmark:
     """Does a drug bind a protein: Kd of at most 100 nM (Davis), a KIBA score of at least 12.1. All stages train alike."""
+    shared: dict[str, Any] = {"learning_rate": 1e-3, "schedule": "cosine", "patience": None, "precision": "tf32"}
     file, binds = FILES[name]
-    training = TrainSettings(epochs=epochs, batch_size=256, **SHARED)
+    training = TrainSettings(epochs=epochs, batch_size=256, **shared)
     long = {"symbols": len(RESIDUES) + 1, "strides": (4, 4)}
     return Benchmark(
         name=f"{name}_{cold}" if cold else name,

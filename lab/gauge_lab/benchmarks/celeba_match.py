@@ -27,7 +27,6 @@ DESCRIBED = (
     *("Bangs", "Black_Hair", "Blond_Hair", "Brown_Hair", "Eyeglasses", "Male", "Mouth_Slightly_Open", "Smiling"),
     *("Wearing_Hat", "Young"),
 )
-SEED = 2025
 
 
 @cache
@@ -40,7 +39,7 @@ def read(split: str, data: Path) -> Dataset:
     faces = attributes[partition == PARTS[split]]
     descriptions = attribute_values(faces, DESCRIBED, folder)
     images = read_images(find_images([folder / FACES], list(faces.index)), SIDE, crops=CROPS)
-    own, other = np.arange(len(faces)), other_rows(descriptions, seed=SEED + PARTS[split])
+    own, other = np.arange(len(faces)), other_rows(descriptions, seed=2025 + PARTS[split])
     shown, described, labels = np.tile(own, 2), np.concatenate([own, other]), np.repeat([1, 0], len(own))
     pairs = image_table_dataset(split, images[shown], descriptions[described], labels, note)
     return replace(pairs, groups=torch.from_numpy(shown))
@@ -64,11 +63,19 @@ def other_rows(descriptions: Float[np.ndarray, "n f"], *, seed: int) -> Int[np.n
 
 SHARED: dict[str, Any] = {"schedule": "cosine", "patience": None, "precision": "tf32", "augment": "faces"}
 SELECTED: dict[str, Any] = SHARED | {"selection": GAMMA_PROTOCOLS}
-IMAGE = Modality((3, SIDE, SIDE), "conv_grid", vector="conv_flat")
 
 BENCHMARK = Benchmark(
     name="celeba_match",
-    **image_table(IMAGE, column_names(DESCRIBED), dim=128, width=128, depth=2, heads=4, resnet=0, waves=8),
+    **image_table(
+        Modality((3, SIDE, SIDE), "conv_grid", vector="conv_flat"),
+        column_names(DESCRIBED),
+        dim=128,
+        width=128,
+        depth=2,
+        heads=4,
+        resnet=0,
+        waves=8,
+    ),
     num_classes=2,
     settings=StageSettings(
         imputer=TrainSettings(epochs=60, batch_size=128, **SHARED),

@@ -60,11 +60,18 @@ def split_lesions(lesions: np.ndarray, labels: np.ndarray, source: Path) -> dict
     return {split: np.flatnonzero(np.isin(lesions, chosen)) for split, chosen in parts.items()}
 
 
-IMAGE = Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 18}, "resnet_vector")
 COLUMNS = {"age": 1, "sex": len(SEXES), "localization": len(PLACES)}
 BENCHMARK = Benchmark(
     name="ham10000",
-    **image_table(IMAGE, COLUMNS, dim=128, width=128, depth=2, heads=4, resnet=18),
+    **image_table(
+        Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 18}, "resnet_vector"),
+        COLUMNS,
+        dim=128,
+        width=128,
+        depth=2,
+        heads=4,
+        resnet=18,
+    ),
     num_classes=2,
     settings=image_table_settings(
         "lesions", {"imputer": 60, "backbone": 50, "experts": 30, "finetune": 20}, batch_size=128, precision="bf16"

@@ -19,7 +19,6 @@ __all__ = ["BENCHMARK"]
 SPECIES = 99
 SIDE = 64
 FEATURES = [f"{part}{number}" for part in ("margin", "shape", "texture") for number in range(1, 65)]
-FOLDERS = ("leaf", "leaf-classification", ".")
 
 
 @cache
@@ -29,7 +28,8 @@ def read(split: str, data: Path, fold: int = 0, disjoint: bool = False) -> Datas
     The 198 leaves of one test split decide little, so there are five such divisions. Their test splits overlap; those of
     `disjoint` divisions do not.
     """
-    folder = find_folder(data, FOLDERS, "images", "leaves")
+    folders = ("leaf", "leaf-classification", ".")
+    folder = find_folder(data, folders, "images", "leaves")
     path = folder / "train.csv"
     table = tables.read_table(path, ["id", "species", *FEATURES], key="id", filled=["species"])
     species = table["species"].astype("category")
@@ -46,12 +46,20 @@ def read(split: str, data: Path, fold: int = 0, disjoint: bool = False) -> Datas
 
 SHARED: dict[str, Any] = {"schedule": "cosine", "patience": None, "precision": "tf32"}
 SELECTED: dict[str, Any] = {"augment": "leaves", "selection": tables.GAMMA_PROTOCOLS, "batch_size": 16}
-IMAGE = Modality((3, SIDE, SIDE), "conv_grid", vector="conv_flat")
 
 # Small networks, for 594 leaves and for a CPU.
 BENCHMARK = Benchmark(
     name="leaf99",
-    **image_table(IMAGE, dict.fromkeys(FEATURES, 1), dim=64, width=64, depth=2, heads=4, resnet=0, waves=8),
+    **image_table(
+        Modality((3, SIDE, SIDE), "conv_grid", vector="conv_flat"),
+        dict.fromkeys(FEATURES, 1),
+        dim=64,
+        width=64,
+        depth=2,
+        heads=4,
+        resnet=0,
+        waves=8,
+    ),
     num_classes=SPECIES,
     settings=StageSettings(
         imputer=TrainSettings(epochs=11, batch_size=32, learning_rate=3e-3, augment="leaves-tip", **SHARED),

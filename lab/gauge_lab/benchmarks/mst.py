@@ -19,8 +19,6 @@ from gauge_lab.benchmarks.readers.text import ALPHABET, one_hot
 
 __all__ = ["BENCHMARK"]
 
-SAMPLES = {"train": 1_121_360, "val": 60_000, "test": 140_000}
-SEEDS = {"train": 2025, "val": 2026, "test": 2027}
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 TEXT_LENGTH = 8
 
@@ -28,7 +26,9 @@ TEXT_LENGTH = 8
 @cache
 def read(split: str, data: Path) -> Dataset:
     """One split, always the same for the same files under `data`: those that DyMo's preparation leaves, or official ones."""
-    draw, prepared, pairs, note = np.random.default_rng(SEEDS[split]), prepared_folder(data), None, ""
+    seeds = {"train": 2025, "val": 2026, "test": 2027}
+    samples = {"train": 1_121_360, "val": 60_000, "test": 140_000}
+    draw, prepared, pairs, note = np.random.default_rng(seeds[split]), prepared_folder(data), None, ""
     if prepared:
         mnist, svhn = prepared_digits(prepared, split)
         pairs = prepared_pairs(prepared, split, mnist, svhn)
@@ -37,7 +37,7 @@ def read(split: str, data: Path) -> Dataset:
         svhn, svhn_note = svhn_split(data / "SVHN", split)
         note = join_notes(mnist_note, svhn_note)
     left, right = pairs or pair(mnist.labels, svhn.labels, draw)
-    note = note or part_note("part of the published samples", len(left), SAMPLES[split], f"{split} samples")
+    note = note or part_note("part of the published samples", len(left), samples[split], f"{split} samples")
     labels = torch.from_numpy(mnist.labels[left]).long()
     inputs = {
         "mnist": torch.from_numpy(mnist.images[left][:, None]),
@@ -76,8 +76,9 @@ def words(labels: UInt8[np.ndarray, "n"], draw: np.random.Generator) -> UInt8[np
     return one_hot(texts, TEXT_LENGTH)[labels.astype(np.int64) * TEXT_LENGTH + starts]
 
 
-MISSING = ("svhn+text", "mnist+text", "svhn", "text", "mnist", "mnist+svhn")
-PROTOCOLS = parse_protocols("complete", *(f"missing={names}" for names in MISSING))
+PROTOCOLS = parse_protocols(
+    "complete", *(f"missing={names}" for names in ("svhn+text", "mnist+text", "svhn", "text", "mnist", "mnist+svhn"))
+)
 
 BENCHMARK = Benchmark(
     name="mst",

@@ -16,7 +16,6 @@ from gauge.randomness import sample_keys
 from gauge.types import Method
 from gauge.values import Batch, Prediction
 
-COPIES = 8  # of every row, each under another mask
 ROWS_AT_ONCE = 512
 
 
@@ -78,7 +77,7 @@ class CellClassifier(Method):
         return torch.cat(parts, 1)
 
     def _rows(self, data: Dataset) -> CellRows:
-        copies = 1 if isinstance(self.masks, Complete) else COPIES
+        copies = 1 if isinstance(self.masks, Complete) else 8  # copies of every row, each under another mask
         features, labels = [], []
         for copy in range(copies):
             for index in torch.arange(len(data), device=data.device).split(ROWS_AT_ONCE):

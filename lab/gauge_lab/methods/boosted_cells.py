@@ -18,9 +18,8 @@ from gauge_lab.methods._cells import CellClassifier, CellRows
 
 __all__ = ["BoostedCells"]
 
-ROUNDS, PATIENCE, WITHOUT_VALIDATION = 100, 10, 50  # at most, without an improvement, and where there are no such rows
+ROUNDS = 100  # at most, without an improvement, and where there are no such rows
 LEAVES, DEPTH = 15, 6
-NODES = 2 * LEAVES - 1
 OPTIONS: dict[str, Any] = {
     "learning_rate": 0.1,
     "num_leaves": LEAVES,
@@ -41,7 +40,7 @@ class BoostedCells(CellClassifier):
     ) -> None:
         super().__init__(tables, num_classes, masks=masks, seed=seed)
         self.outputs = 1 if num_classes == 2 else num_classes
-        shape = (ROUNDS * self.outputs, NODES)
+        shape = (ROUNDS * self.outputs, 2 * LEAVES - 1)  # nodes of a tree with so many leaves
         self.feature = nn.Buffer(torch.zeros(shape, dtype=torch.long))
         self.threshold = nn.Buffer(torch.zeros(shape, dtype=torch.float64))
         self.missing_left = nn.Buffer(torch.zeros(shape, dtype=torch.bool))
@@ -57,10 +56,12 @@ class BoostedCells(CellClassifier):
         options = OPTIONS | objective | classes | {"min_data_in_leaf": fewest, "num_threads": torch.get_num_threads()}
         data = lightgbm.Dataset(train.features, train.labels)
         if val is None:
-            booster = lightgbm.train(options, data, WITHOUT_VALIDATION)
+            # so many rounds where no rows are held out
+            booster = lightgbm.train(options, data, 50)
         else:
             held_out = lightgbm.Dataset(val.features, val.labels, reference=data)
-            stopping = lightgbm.early_stopping(PATIENCE, verbose=False)
+            # rounds without an improvement
+            stopping = lightgbm.early_stopping(10, verbose=False)
             booster = lightgbm.train(options, data, ROUNDS, valid_sets=[held_out], callbacks=[stopping])
         self._load(booster.dump_model(num_iteration=booster.best_iteration or None)["tree_info"])
 

@@ -19,9 +19,6 @@ from gauge_lab.methods._cells import CellClassifier, CellRows
 
 __all__ = ["LogisticCells"]
 
-WITHOUT_VALIDATION = 1.0
-STEPS = 300
-
 
 class LogisticCells(CellClassifier):
     """Logistic regression fitted by scikit-learn; the weights are buffers, and nothing is trained by gradient steps."""
@@ -41,7 +38,7 @@ class LogisticCells(CellClassifier):
         self.mean.copy_(torch.from_numpy(np.nan_to_num(mean)))
         self.deviation.copy_(torch.from_numpy(np.where(deviation > 0, deviation, 1.0)))
         strengths = (0.01, 0.1, 1.0, 10.0, 100.0)  # C
-        fits = [self._fit(train, strength) for strength in (strengths if val else (WITHOUT_VALIDATION,))]
+        fits = [self._fit(train, strength) for strength in (strengths if val else (1.0,))]
         self._load(*(fits[0] if val is None else min(fits, key=lambda fit: self._loss(val, *fit))))
 
     def scores(self, features: Float[Tensor, "b d"]) -> Float[Tensor, "b k"]:
@@ -58,7 +55,7 @@ class LogisticCells(CellClassifier):
         from sklearn.linear_model import LogisticRegression
 
         inputs = self._inputs(torch.from_numpy(rows.features).to(self.mean)).double().cpu().numpy()
-        model = LogisticRegression(C=strength, max_iter=STEPS)
+        model = LogisticRegression(C=strength, max_iter=300)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the steps are a limit as good as any
             model.fit(inputs, rows.labels, sample_weight=np.full(len(rows.labels), rows.weight))

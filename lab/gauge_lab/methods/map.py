@@ -25,7 +25,6 @@ from gauge_lab.methods.mtl import subset_code
 __all__ = ["MAP"]
 
 LENGTHS = {33: 8, 91: 16}  # prompts by the number of units: DVM's, then CAD's and Infarction's
-SHORT_PROMPT, LONG_PROMPT = 4, 12  # for all others: up to MAX_RAW_UNITS units (MST, CelebA), and more (PolyMNIST)
 
 
 def prompt_length(units: int) -> int:
@@ -36,7 +35,8 @@ def prompt_length(units: int) -> int:
     >>> [prompt_length(units) for units in (2, 3, 20, 33, 91)]
     [4, 4, 12, 8, 16]
     """
-    return LENGTHS.get(units, LONG_PROMPT if units > MAX_RAW_UNITS else SHORT_PROMPT)
+    # 4 prompts for up to MAX_RAW_UNITS units (MST, CelebA), and more (PolyMNIST)
+    return LENGTHS.get(units, 12 if units > MAX_RAW_UNITS else 4)
 
 
 class MAP(Method):

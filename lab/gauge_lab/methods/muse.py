@@ -21,7 +21,6 @@ from gauge_lab.vectors import VectorEncoder
 
 __all__ = ["Muse"]
 
-TEMPERATURE = 0.07  # MUSE's own, as all numbers here
 LAYERS = 2
 
 
@@ -68,11 +67,12 @@ class Muse(Method):
         self.classifier = nn.Sequential(*layers)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
+        temperature = 0.07  # MUSE's own, as all numbers here
         assert batch.labels is not None
         edges, available = self._edges(batch)
         states = self.samples(edges, torch.stack([available, fewer(available, batch.key)]))
         full, dropped = F.normalize(self.projection(states).tanh(), dim=-1)
-        within, across = full @ full.T / TEMPERATURE, full @ dropped.T / TEMPERATURE
+        within, across = full @ full.T / temperature, full @ dropped.T / temperature
         itself, labels = torch.arange(len(across), device=across.device), batch.labels
         alike = (labels[:, None] == labels).to(within.dtype)
         unsupervised = F.cross_entropy(across, itself) + F.cross_entropy(across.T, itself)

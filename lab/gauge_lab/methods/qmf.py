@@ -17,8 +17,6 @@ from gauge.values import Batch, Prediction
 
 __all__ = ["QMF"]
 
-TEMPERATURE = 10.0  # as published
-
 
 class QMF(Method):
     """Late fusion by confidence. `history` accumulates the losses of the training split, which has `rows` samples.
@@ -58,7 +56,7 @@ class QMF(Method):
 
 
 def confidence(logits: Float[Tensor, "b m k"]) -> Float[Tensor, "b m"]:
-    return logits.logsumexp(-1) / TEMPERATURE
+    return logits.logsumexp(-1) / 10.0  # the published temperature
 
 
 def fuse(outputs: HeadOutputs) -> Float[Tensor, "b k"]:

@@ -13,5 +13,8 @@ def make_concat(train: Dataset, imputer: Imputer, *, parts: Parts) -> Concat:
     return Concat(parts.vector_encoder(), imputer, num_classes=parts.num_classes)
 
 
-NOTE = "one linear classifier on the vectors of all modalities, completed inputs"
-PLAN = baseline_plan({"concat": Variant(NOTE)}, make_concat, needs_imputer)
+PLAN = baseline_plan(
+    {"concat": Variant("one linear classifier on the vectors of all modalities, completed inputs")},
+    make_concat,
+    needs_imputer,
+)

@@ -22,5 +22,6 @@ def make_dynmm(train: Dataset, unimodal: LateFusion, concat: Concat, imputer: Im
     return DynMM(unimodal, concat, imputer)
 
 
-NOTE = "a gate picks one branch per sample, completed inputs"
-PLAN = baseline_plan({"dynmm": Variant(NOTE)}, make_dynmm, needs, lambda benchmark: {})
+PLAN = baseline_plan(
+    {"dynmm": Variant("a gate picks one branch per sample, completed inputs")}, make_dynmm, needs, lambda benchmark: {}
+)

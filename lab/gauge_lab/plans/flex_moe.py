@@ -12,5 +12,8 @@ def make_flex_moe(train: Dataset, *, parts: Parts, subsets_per_step: int) -> Fle
     return FlexMoE(*parts.unit_network(), subsets_per_step=subsets_per_step)
 
 
-NOTE = "a bank of units for missing modalities, experts routed by the observed combination"
-PLAN = baseline_plan({"flex_moe": Variant(NOTE)}, make_flex_moe, arguments=with_subsets)
+PLAN = baseline_plan(
+    {"flex_moe": Variant("a bank of units for missing modalities, experts routed by the observed combination")},
+    make_flex_moe,
+    arguments=with_subsets,
+)

@@ -30,7 +30,7 @@ class GaugeVariant:
     grid: int = 0  # units of an image, down and across; 0: those of the backbone
 
 
-SCORES = ("random", "feature_norm", "gradient_norm", "attention")  # that the paper compares with Taylor scores
+# that the paper compares with Taylor scores
 VARIANTS = {
     "masked": GaugeVariant("missing units masked, fine-tuned without any imputer", UNGATED, imputes=False),
     "v1": GaugeVariant("all imputed: the backbone as it is on completed inputs", UNGATED, tunes=False),
@@ -42,7 +42,7 @@ VARIANTS = {
     **{f"gauge-grid{n}": GaugeVariant(f"images enlarged to {n} x {n} units", grid=n) for n in (3, 4, 5, 6, 8)},
     **{
         f"gauge-{name.replace('_', '-')}": GaugeVariant(f"scored by {name}", Gating(score=SCORERS.get(name)))
-        for name in SCORES
+        for name in ("random", "feature_norm", "gradient_norm", "attention")
     },
 }
 

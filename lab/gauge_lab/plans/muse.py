@@ -12,5 +12,6 @@ def make_muse(train: Dataset, *, parts: Parts) -> Muse:
     return Muse(parts.vector_encoder(parts.dim), parts.dim, parts.num_classes)
 
 
-NOTE = "a graph of samples and modalities, contrasted with a copy that has fewer edges"
-PLAN = baseline_plan({"muse": Variant(NOTE)}, make_muse)
+PLAN = baseline_plan(
+    {"muse": Variant("a graph of samples and modalities, contrasted with a copy that has fewer edges")}, make_muse
+)

@@ -39,5 +39,9 @@ def make_online_mae(train: Dataset, start: MultiAE | Concat, *, parts: Parts, me
     return method
 
 
-NOTE = "modality vectors imputed by a masked auto-encoder, then classified"
-PLAN = baseline_plan({"online_mae": Variant(NOTE)}, make_online_mae, needs, arguments)
+PLAN = baseline_plan(
+    {"online_mae": Variant("modality vectors imputed by a masked auto-encoder, then classified")},
+    make_online_mae,
+    needs,
+    arguments,
+)

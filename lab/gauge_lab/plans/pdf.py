@@ -14,5 +14,8 @@ def make_pdf(train: Dataset, imputer: Imputer, *, parts: Parts) -> PDF:
     return PDF(make_unimodal(train, parts=parts), imputer)
 
 
-NOTE = "classifiers weighted by predicted and relative confidence, completed inputs"
-PLAN = baseline_plan({"pdf": Variant(NOTE)}, make_pdf, needs_imputer)
+PLAN = baseline_plan(
+    {"pdf": Variant("classifiers weighted by predicted and relative confidence, completed inputs")},
+    make_pdf,
+    needs_imputer,
+)

@@ -14,5 +14,6 @@ def make_qmf(train: Dataset, imputer: Imputer, *, parts: Parts) -> QMF:
     return QMF(make_unimodal(train, parts=parts), imputer, rows=len(train))
 
 
-NOTE = "classifiers weighted by their energy, completed inputs"
-PLAN = baseline_plan({"qmf": Variant(NOTE)}, make_qmf, needs_imputer)
+PLAN = baseline_plan(
+    {"qmf": Variant("classifiers weighted by their energy, completed inputs")}, make_qmf, needs_imputer
+)

@@ -18,5 +18,8 @@ def make_shaspec(train: Dataset, *, parts: Parts, subsets_per_step: int) -> ShaS
     return method
 
 
-NOTE = "shared and specific features; missing modalities from what the others share"
-PLAN = baseline_plan({"shaspec": Variant(NOTE)}, make_shaspec, arguments=with_subsets)
+PLAN = baseline_plan(
+    {"shaspec": Variant("shared and specific features; missing modalities from what the others share")},
+    make_shaspec,
+    arguments=with_subsets,
+)

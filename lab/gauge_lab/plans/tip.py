@@ -26,5 +26,10 @@ def make_tip(train: Dataset, imputer: TIP, *, num_classes: int) -> TipClassifier
     return TipClassifier(imputer, num_classes)
 
 
-NOTE = "the pre-trained encoders of the imputer, fine-tuned under three linear classifiers"
-PLAN = baseline_plan({"tip": Variant(NOTE)}, make_tip, needs_imputer, arguments, unsupported=unsupported)
+PLAN = baseline_plan(
+    {"tip": Variant("the pre-trained encoders of the imputer, fine-tuned under three linear classifiers")},
+    make_tip,
+    needs_imputer,
+    arguments,
+    unsupported=unsupported,
+)

@@ -33,14 +33,6 @@ if TYPE_CHECKING:
     from gauge.tabular.estimator import GaugeClassifier
 
 TRAINING = ".training"  # in the folder of a model, while it is fitted
-# options that other commands have as well, names that read better in the singular, and examples of NAME=VALUE
-SHARED: dict[str, Any] = {
-    "columns": Kinds,
-    "max_categories": MaxCategories,
-    "outside_images": OutsideImages,
-    "time_limit": TimeLimit,
-    "device": Device,
-}
 FLAGS = {"columns": "--column", "encoders": "--encoder", "random_state": "--seed"}
 
 Target = Annotated[str, typer.Option(help="The column with the labels.")]
@@ -70,6 +62,14 @@ class Described(NamedTuple):
 
     def option(self, name: str) -> Parameter:
         """Return the option of that name."""
+        # options that other commands have as well, names that read better in the singular, and examples of NAME=VALUE
+        shared: dict[str, Any] = {
+            "columns": Kinds,
+            "max_categories": MaxCategories,
+            "outside_images": OutsideImages,
+            "time_limit": TimeLimit,
+            "device": Device,
+        }
         kind = self.annotation.removesuffix(" | None")
         several = "Mapping" in kind
         own = list[str] if several else {"bool": bool, "int": int, "float": float}.get(kind, str)
@@ -80,7 +80,7 @@ class Described(NamedTuple):
         words += ["NAME=VALUE"] if several else ["true", "false"] if kind.startswith("bool |") else []
         flags = [FLAGS[name]] if name in FLAGS else []
         option = typer.Option(*flags, help=self.text, metavar="|".join(words) or None)
-        annotation = SHARED.get(name, Annotated[own if default is not None else own | None, option])
+        annotation = shared.get(name, Annotated[own if default is not None else own | None, option])
         return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

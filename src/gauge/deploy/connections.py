@@ -19,7 +19,6 @@ from gauge.deploy.requests import Limits
 GRACE_SECONDS = 0.2  # for what a new connection has sent to be read
 
 UPGRADE = re.compile(rb"(?i)\r\nupgrade:")  # to HTTP/2 or a web socket, which a server may ignore
-IGNORED = b"\r\nx-ignored:"
 REFUSALS = {
     400: (b"Bad Request", b"this is no request of HTTP/1.1; check its lines, headers and length"),
     408: (b"Request Timeout", b"the request was not complete in time; send it faster"),
@@ -127,7 +126,7 @@ class Connection(HttpToolsProtocol):
         head, end, rest = (self.held + data).partition(b"\r\n\r\n")
         last = -1 if end else head.rfind(b"\r")
         head, self.held = (head, b"") if last < 0 else (head[:last], head[last:])
-        return UPGRADE.sub(IGNORED, head) + end + rest
+        return UPGRADE.sub(b"\r\nx-ignored:", head) + end + rest
 
     def on_headers_complete(self) -> None:
         self._enter("body")

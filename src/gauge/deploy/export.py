@@ -35,10 +35,8 @@ from gauge.values import Batch
 
 logger = logging.getLogger(__name__)
 
-FORMATS = ("onnx", "pt2")
 EXAMPLE = 8  # rows that stand for those of a classifier
 CHECKED = (1, 5)  # samples with which a written file is compared with the model
-TOLERANCE = 1e-3  # largest difference of a probability or gate; rounding stays far below it, a wrong graph does not
 
 Run = Callable[..., Sequence[np.ndarray]]
 
@@ -154,8 +152,9 @@ def _write_classifier(fitted: Fitted, path: Path, metadata: Mapping[str, Any]) -
 
 def export_format(path: Path, to: str | None) -> str:
     """What `to` says, otherwise the ending of the path."""
+    formats = ("onnx", "pt2")
     return pick(
-        dict(zip(FORMATS, FORMATS, strict=True)), path.suffix.lstrip(".") if to is None else to, "export format"
+        dict(zip(formats, formats, strict=True)), path.suffix.lstrip(".") if to is None else to, "export format"
     )
 
 
@@ -278,7 +277,8 @@ def _difference(flat: Graphable, run: Run, tensors: list[Tensor]) -> float:
 
 
 def _check(difference: float, path: Path) -> None:
-    if not difference < TOLERANCE:
+    # largest difference of a probability or gate; rounding stays far below it, a wrong graph does not
+    if not difference < 1e-3:
         path.unlink()
         raise ValueError(
             f"the graph differs from the model by {difference:.2g} in a probability or gate; nothing was written to {path}"

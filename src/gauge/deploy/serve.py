@@ -31,10 +31,7 @@ logger = logging.getLogger(__name__)
 
 Answer = dict[str, Sequence[dict[str, Any]]]
 
-RELOAD_SECONDS = 2.0
-PAGE_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
 CLOSE = {"Connection": "close"}  # the rest of the body is not read
-HEADERS = {408: CLOSE, 413: CLOSE, 415: CLOSE, 503: {"Retry-After": "1"} | CLOSE}
 
 
 class Service:
@@ -88,8 +85,13 @@ class Service:
         return JSONResponse(openapi(self.store.path.name, self.store.current.reader.model))
 
     async def page(self, request: Request) -> Response:
+        page_headers = {
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cache-Control": "no-cache",
+        }
         html, policy = self.store.current.page
-        return HTMLResponse(html, headers=PAGE_HEADERS | {"Content-Security-Policy": policy})
+        return HTMLResponse(html, headers=page_headers | {"Content-Security-Policy": policy})
 
     async def unknown(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -105,6 +107,7 @@ class Service:
 
     async def _respond(self, request: Request, answer: Callable[[bytes], Awaitable[Answer]]) -> Response:
         """The answer as JSON, or the error with its status."""
+        headers = {408: CLOSE, 413: CLOSE, 415: CLOSE, 503: {"Retry-After": "1"} | CLOSE}
         path, started = request.scope["path"], time.perf_counter()
         try:
             content: dict[str, Any] = await self._answered(request, answer)
@@ -124,7 +127,7 @@ class Service:
             status, content = 500, {"detail": "the server failed; its log says why"}
         self.requests.labels(path, status).inc()
         self.seconds.labels(path).observe(time.perf_counter() - started)
-        return JSONResponse(content, status, headers=HEADERS.get(status))
+        return JSONResponse(content, status, headers=headers.get(status))
 
     async def _answered(self, request: Request, answer: Callable[[bytes], Awaitable[Answer]]) -> Answer:
         """The answer to a request that is read, unless too many wait for theirs."""
@@ -174,7 +177,7 @@ def create_app(
     limits: Limits | None = None,
     device: str | None = None,
     ui: bool = False,
-    reload_seconds: float = RELOAD_SECONDS,
+    reload_seconds: float = 2.0,
 ) -> Starlette:
     """The application; `path` is a folder that `gauge fit` wrote or a file that `gauge export` wrote. On a GPU, predictions
     are recorded as CUDA graphs. With `ui`, there is a page for people at `/`."""

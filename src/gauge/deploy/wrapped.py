@@ -22,8 +22,6 @@ from gauge.wrapping.wrap import Wrapped, wrap
 
 FORMAT: Literal["gauge-wrapped-1"] = "gauge-wrapped-1"
 GATES, WEIGHTS = "gauge.safetensors", "model.safetensors"
-# set by saving, or seen in the weights
-UNCHECKED_CONFIG = ("architectures", "dtype", "torch_dtype", "transformers_version")
 CHECKED = ("leak", "pools", "reads_last", "longest", "attentions")  # what a wrapped model knows after its first batch
 
 
@@ -152,9 +150,11 @@ def _scorer_name(score: Scorer) -> str:
 
 def _state_checksum(model: nn.Module) -> str:
     """That of the weights and, for a model of Hugging Face, of its configuration."""
+    # set by saving, or seen in the weights
+    unchecked_config = ("architectures", "dtype", "torch_dtype", "transformers_version")
     config: Any = getattr(model, "config", None)
     settings = config.to_dict() if hasattr(config, "to_dict") else {}
-    compared = {name: value for name, value in settings.items() if name[0] != "_" and name not in UNCHECKED_CONFIG}
+    compared = {name: value for name, value in settings.items() if name[0] != "_" and name not in unchecked_config}
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     return checkpoint.checksum(state, json.dumps(compared, sort_keys=True, default=str))
 

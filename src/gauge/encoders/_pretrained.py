@@ -20,9 +20,6 @@ from gauge.data.images import HALF
 from gauge.types import Encoder, is_traced
 
 GRID = 4  # cells of an image, down and across
-MAX_BATCH = 64  # samples per pass: large networks need much memory for each
-LORA_RANK, LORA_SCALE = 8, 2.0
-LORA_RATE, ALL_RATE = 0.1, 0.01  # learning rates over that of the settings: 5e-4 and 5e-5 with 5e-3
 ATTENTION = re.compile("attention|attn", re.IGNORECASE)  # in the name of a module
 
 Tune = Literal["head", "lora", "all"]
@@ -34,12 +31,12 @@ class LowRank(nn.Module):
 
     def __init__(self, weight: Float[Tensor, "o i"]) -> None:
         super().__init__()
-        rank = min(LORA_RANK, *weight.shape)
+        rank = min(8, *weight.shape)  # the rank of LoRA
         self.down = nn.Parameter(nn.init.kaiming_uniform_(weight.new_empty(rank, weight.shape[1]), a=math.sqrt(5)))
         self.up = nn.Parameter(weight.new_zeros(weight.shape[0], rank))
 
     def forward(self, weight: Float[Tensor, "o i"]) -> Float[Tensor, "o i"]:
-        return weight + LORA_SCALE * self.up @ self.down
+        return weight + 2.0 * self.up @ self.down  # the scale of LoRA
 
 
 class PretrainedNetwork(nn.Module):
@@ -76,9 +73,11 @@ class PretrainedNetwork(nn.Module):
         """As in `Encoder`; `decay` applies where all weights are trained."""
         if self.tuned == "lora":
             changes = [change for _, change in self._low_rank()]
-            return {parameter: rate or LORA_RATE for change in changes for parameter in change.parameters()}
+            # over the learning rate of the settings: 5e-4 with 5e-3
+            return {parameter: rate or 0.1 for change in changes for parameter in change.parameters()}
         if self.tuned == "all":
-            return {each: (rate or ALL_RATE) * decay**depth for each, depth in depths(self.network).items()}
+            # over the learning rate of the settings: 5e-5 with 5e-3
+            return {each: (rate or 0.01) * decay**depth for each, depth in depths(self.network).items()}
         return {}
 
     def train(self, mode: bool = True) -> Self:
@@ -91,7 +90,8 @@ class PretrainedNetwork(nn.Module):
 
     def forward(self, **inputs: Tensor) -> Tensor:
         traced = is_traced(next(iter(inputs.values())))
-        parts = [inputs.values()] if traced else zip(*(x.split(MAX_BATCH) for x in inputs.values()), strict=True)
+        # 64 samples per pass: large networks need much memory for each
+        parts = [inputs.values()] if traced else zip(*(x.split(64) for x in inputs.values()), strict=True)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.tuned != "head"):
             return torch.cat([self.network(**dict(zip(inputs, part, strict=True))).last_hidden_state for part in parts])
 

@@ -15,9 +15,6 @@ from gauge.values import Batch, over_values
 
 __all__ = ["Nearest"]
 
-DISTANCES_AT_ONCE = 2**24
-NOTHING_SHARED, ITSELF = 1e30, 1e31  # squared distances beyond all others: such donors still give if there is no other
-
 
 class Nearest(Imputer):
     """The distance is the mean squared difference over jointly observed features, with each modality scaled to unit variance
@@ -58,7 +55,7 @@ class Nearest(Imputer):
         """The distances of all samples to the donors, in parts of several samples."""
         largest = max(self._donors(name)[1].numel() for name in self.modalities)
         rows = torch.arange(batch.index.shape[0], device=batch.index.device)
-        chunks = [rows] if is_traced(rows) else rows.split(max(1, DISTANCES_AT_ONCE // largest))
+        chunks = [rows] if is_traced(rows) else rows.split(max(1, 2**24 // largest))  # distances at once
         return (self._distance(batch, rows) for rows in chunks)
 
     def _donors(self, name: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -73,11 +70,13 @@ class Nearest(Imputer):
             difference, count = _joint(batch.inputs[name][rows], batch.observed[name][rows], *self._donors(name))
             total = total + difference / count.clamp_min(1)
             shared = shared + (count > 0)
-        distance = torch.where(shared > 0, total / shared.clamp_min(1), NOTHING_SHARED)
+        # donors that share no value lie beyond all others, but still give if there is no other
+        distance = torch.where(shared > 0, total / shared.clamp_min(1), 1e30)
         if batch.labels is None:
             return distance
         equal = (distance < 1e-4) | (shared == 0)  # squared distance of equal samples, which rounding makes differ
-        return torch.where(equal & (batch.index[rows][:, None] == self.rows), ITSELF, distance)
+        # the sample itself lies even farther
+        return torch.where(equal & (batch.index[rows][:, None] == self.rows), 1e31, distance)
 
     def _borrow(self, name: str, distance: Tensor) -> Tensor:
         values, donor = self._donors(name)[0], self._nearest(name, distance)

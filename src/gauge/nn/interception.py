@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-SOFTMAX = (F.softmax, torch.softmax, torch.Tensor.softmax)
 MULTI_HEAD = inspect.signature(F.multi_head_attention_forward)
 
 
@@ -34,12 +33,13 @@ class AttentionBias(TorchFunctionMode):
         self.keys: list[Tensor] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        softmax = (F.softmax, torch.softmax, torch.Tensor.softmax)
         kwargs = kwargs or {}
         if func is F.scaled_dot_product_attention:
             return self._attend(*args, **kwargs)
         if func is F.multi_head_attention_forward:
             return self._attend_multi_head(MULTI_HEAD.bind(*args, **kwargs).arguments)
-        if func in SOFTMAX:
+        if func in softmax:
             return self._softmax(func, *args, **kwargs)
         return func(*args, **kwargs)
 

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from gauge.nn.conv import square_side, trunk_sides
 from gauge.nn.tip import IMAGE, encoder_state, read_state
 
-STAGES = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3)}
-
 
 class Basic(nn.Module):
     """Two 3x3 convolutions; the first takes the stride."""
@@ -60,15 +58,16 @@ class ResNet(nn.Module):
     """
 
     def __init__(self, shape: Sequence[int], depth: int = 50, weights: str | Path | None = None) -> None:
+        stages = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3)}
         super().__init__()
-        if depth not in STAGES:
-            raise ValueError(f"there is no ResNet of depth {depth}; use one of {', '.join(map(str, STAGES))}")
+        if depth not in stages:
+            raise ValueError(f"there is no ResNet of depth {depth}; use one of {', '.join(map(str, stages))}")
         self.depth, self.side = depth, trunk_sides(square_side(shape), 5)[-1]
         block: type[Basic] | type[Bottleneck] = Basic if depth == 18 else Bottleneck
         self.conv1, self.bn1 = nn.Conv2d(shape[0], 64, 7, stride=2, padding=3, bias=False), nn.BatchNorm2d(64)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
         before = 64
-        for stage, count in enumerate(STAGES[depth]):
+        for stage, count in enumerate(stages[depth]):
             inner, layers = 64 * 2**stage, []
             for index in range(count):
                 layers.append(block(before, inner, stride=2 if stage and not index else 1))

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-IMAGE, TABLE = "encoder_imaging.", "encoder_tabular."  # what the names of its encoders start with
+IMAGE = "encoder_imaging."  # what the names of its encoders start with
 NAMES = {  # in TIP's table encoder -> here
     "cat_embedding.": "categories.",
     "con_proj.": "scale.",
@@ -50,7 +50,8 @@ def load_tip_table(network: nn.Module, path: Path) -> None:
     published model of CAD did is not known. Here they start from random weights unless `weights` names the file.
     """
     own, loaded = network.state_dict(), {}
-    for name, values in encoder_state(read_state(path), TABLE).items():
+    # what the names of its encoder start with
+    for name, values in encoder_state(read_state(path), "encoder_tabular.").items():
         for theirs, ours in NAMES.items():
             name = name.replace(theirs, ours)
         loaded[name] = values.flatten() if name in ("cls", "missing") else values

@@ -13,7 +13,6 @@ from gauge.plus.combination import Combination
 from gauge.randomness import permutation, sample_keys
 from gauge.values import Batch
 
-MAX_SAMPLES = 4096  # validation samples that weights are learned from
 SOUND = Corruption()
 
 
@@ -38,7 +37,8 @@ def head_votes(logits: Float[Tensor, "b m k"], batch: Batch, corrupt: Corruption
 def validation_rows(train: Dataset, val: Dataset) -> Int[Tensor, "rows"]:
     """The validation samples to learn weights from, drawn at random since samples may be ordered by class: no more than
     there are labelled training samples, so that experiments with few labels use few in total."""
-    count = min(len(val), int(train.labelled.sum()), MAX_SAMPLES)
+    # weights are learned from at most 4,096 validation samples
+    count = min(len(val), int(train.labelled.sum()), 4096)
     return permutation(len(val), 0, "combination", device=val.device)[:count].sort().values
 
 

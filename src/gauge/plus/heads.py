@@ -8,9 +8,6 @@ from torch import Tensor, nn
 from gauge.paper.units import UnitEncoder
 from gauge.values import Units
 
-TEMPERATURES = tuple(2.0**power for power in range(-2, 7))
-TOLERANCE = 0.02  # of the entropy of the labels
-
 
 class Heads(nn.ModuleList):
     """The head of each modality of an encoder. It reads the modality's whole unit or, where there is none, the mean of its
@@ -58,16 +55,18 @@ class HeadGradients(nn.Module):
     def follow(self, losses: Float[Tensor, "m"], network: Float[Tensor, ""], entropy: float) -> None:
         """Set the shares by the validation losses before an epoch; heads without a finite one stay as they are."""
         known = entropy - losses
-        share = (known / torch.maximum(entropy - network, known)).where(known > TOLERANCE * entropy, 0.0)
+        # 2 % of the entropy of the labels count as nothing
+        share = (known / torch.maximum(entropy - network, known)).where(known > 0.02 * entropy, 0.0)
         self.share.copy_(torch.where(losses.isfinite(), share, self.share))
 
 
 def tempered_losses(
     logits: Float[Tensor, "n m k"], labels: Int[Tensor, "n"], present: Bool[Tensor, "n m"]
 ) -> Float[Tensor, "m"]:
-    """The mean cross-entropy of each head over the samples that have its modality, at the best of `TEMPERATURES`; not a
+    """The mean cross-entropy of each head over the samples that have its modality, at the best of `temperatures`; not a
     number where there is none."""
-    tempered = torch.stack([logits / temperature for temperature in TEMPERATURES]).log_softmax(-1)
+    temperatures = tuple(2.0**power for power in range(-2, 7))
+    tempered = torch.stack([logits / temperature for temperature in temperatures]).log_softmax(-1)
     right = tempered.gather(-1, labels[None, :, None, None].expand(*tempered.shape[:-1], 1))[..., 0]
     return ((-right * present).sum(1) / present.sum(0)).amin(0)
 

@@ -33,9 +33,7 @@ from gauge.paper.units import UnitEncoder
 from gauge.types import Classifier, ScoreOptions, Tokens
 from gauge.values import Batch, Evidence
 
-TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
 MIN_DOUBT = 1e-6  # how near to 0 and 1 trust may come in its loss
-STEPS = 50
 
 
 def signed_taylor_evidence(classifier: Classifier, tokens: Tokens, **options: Unpack[ScoreOptions]) -> Evidence:
@@ -117,7 +115,7 @@ class TrustHead(nn.Module):
             cost = F.binary_cross_entropy_with_logits(fitted, right, reduction="sum")
             return (cost + 0.5 * (log_scale.square() + shift.square()).sum()) / max(1, len(logits))
 
-        minimize(objective, [log_scale, shift], max_iter=STEPS)
+        minimize(objective, [log_scale, shift], max_iter=50)
         self.scale.copy_(log_scale.detach().exp())
         self.shift.copy_(shift.detach())
 
@@ -225,5 +223,6 @@ def _near(
     count = known.sum(0).clamp_min(1)
     mean = true.sum(0) / count
     spread = (torch.where(known, true - mean, 0.0).square().sum(0) / count).sqrt()
-    tolerance = torch.where((true == true.round()).all(0), 0.5, TOLERANCE * spread)
+    # an imputed number is right within half a standard deviation of its column
+    tolerance = torch.where((true == true.round()).all(0), 0.5, 0.5 * spread)
     return (imputed - true).abs() <= tolerance

@@ -26,19 +26,13 @@ from gauge.tabular.estimator import GaugeClassifier
 from gauge.training.metrics import ACCURACY
 
 COLUMNS = ["cylinders", "displacement", "horsepower", "weight", "acceleration", "year", "origin", "name", "mpg"]
-ORIGINS = {1: "USA", 2: "Europe", 3: "Japan"}
 BLANK = 0.3  # of the training cells
 RATES = (0.0, BLANK, 0.7)
-SHOWN = 12  # rows on the page of evidence
 NOTES = {
     "GaugeClassifier": "a network, boosted trees and a linear model, combined by weights learned on rows held out",
     "Boosted trees": "LightGBM with its defaults, on the same columns, with one more for every word of a text",
     "Logistic regression": "the same columns, blanks filled with the mean",
 }
-DEVELOPED = (
-    "GaugeClassifier was developed on such tables, some of these among them; the documentation (Your own table) has a "
-    "comparison on tables that nobody looked at before."
-)
 Answered = Mapping[float, Mapping[str, np.ndarray]]
 """Class probabilities by the share of blank cells and by model."""
 
@@ -71,6 +65,7 @@ class Table:
 
 def cars() -> Table:
     """Auto MPG (Quinlan 1993, UCI): 392 cars with seven numbers and a name."""
+    origins = {1: "USA", 2: "Europe", 3: "Japan"}
     try:
         import mlxtend.data
     except ImportError as error:
@@ -78,7 +73,7 @@ def cars() -> Table:
     path = Path(mlxtend.data.__file__).parent / "data" / "autompg.csv.gz"
     rows = pd.read_csv(path, header=None, names=COLUMNS)
     kinds = {"name": "text", "cylinders": "number", "year": "number"}
-    return Table("where was it built", rows.assign(origin=rows["origin"].map(ORIGINS)), "origin", "name", kinds)
+    return Table("where was it built", rows.assign(origin=rows["origin"].map(origins)), "origin", "name", kinds)
 
 
 def of_scikit_learn(load: Callable[..., Bunch], question: str) -> Table:
@@ -152,7 +147,7 @@ def run(
             for rate, rows in tests.items():
                 write_text(out / f"test-{100 * rate:.0f}.csv", rows.to_csv(index=False))
             model.save(out / "model")
-            model.explain(tests[BLANK][:SHOWN], table.target).to_html(page)
+            model.explain(tests[BLANK][:12], table.target).to_html(page)  # rows on the page of evidence
         rivals, classes = Rivals(table, train, seed=seed), model.classes_.tolist()
         assert all(each.classes_.tolist() == classes for each in rivals.models.values())
         labels = np.array([classes.index(label) for label in test[table.target]])
@@ -165,6 +160,10 @@ def run(
 
 def section(answered: Mapping[str, tuple[Answered, np.ndarray]]) -> Section:
     """The questions with the answers to them and the labels, by table; the test rows of all tables are counted together."""
+    developed = (
+        "GaugeClassifier was developed on such tables, some of these among them; the documentation (Your own table) has a "
+        "comparison on tables that nobody looked at before."
+    )
     answers, labels = pooled([*answered.values()])
     hardest = max(answers)
     best, findings = ranked(
@@ -194,7 +193,7 @@ def section(answered: Mapping[str, tuple[Answered, np.ndarray]]) -> Section:
         asked=" ".join(f"{name.capitalize()}: {TABLES[name]().question}?" for name in answered),
         missing=f"{100 * BLANK:.0f} % of the cells in training, up to {100 * hardest:.0f} % of them in the test.",
         best=best,
-        text=f"{which} Cells are blank at random, the same ones for all models; {halves}. {DEVELOPED}",
+        text=f"{which} Cells are blank at random, the same ones for all models; {halves}. {developed}",
         columns=tuple(f"{100 * rate:.0f} % blank" for rate in answers),
         rows=tuple(
             Row(

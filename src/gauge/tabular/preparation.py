@@ -24,15 +24,12 @@ from gauge.tabular.table.schema import Encoded, Schema
 from gauge.training.metrics import ACCURACY, AUC, METRICS
 
 ESTIMATED = -1.0  # a rate that is estimated from the table
-MIN_HIDDEN_RATE, MAX_HIDDEN_RATE = 0.5, 0.9  # limits of the share of values that training hides
-COPIED = ("size", "gates", "epochs", "batch_size", "learning_rate")
 
 PRESETS = {
     "fast": Preset(experts=("trees", "linear")),
     "default": Preset(),
     "best": Preset(seeds=2, network_folds=5, network_rows=100_000, max_rows=20_000),
 }
-OF_NETWORK = ("encoders", "tune", "gates", "size", "epochs", "batch_size", "learning_rate")
 
 OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and a further condition unless it is None
     "columns": ("a mapping or None", Mapping | None),
@@ -61,10 +58,11 @@ OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and
 
 def choose_preset(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> Preset:
     """The preset of that name. An error if it leaves the network out, and an option is given that only a network has."""
+    of_network = ("encoders", "tune", "gates", "size", "epochs", "batch_size", "learning_rate")
     name = options["preset"]
     preset = pick(PRESETS, name, "preset")
     if options["experts"] == "auto" and "network" not in preset.experts:
-        for each in OF_NETWORK:
+        for each in of_network:
             if options[each] != defaults[each] and options[each] != {}:  # no encoder is as good as none
                 raise ValueError(
                     f"preset={name!r} fits no network, so {each}={options[each]!r} has no effect; leave one of them out, or "
@@ -83,10 +81,11 @@ def check_options(estimator: str, options: Mapping[str, Any]) -> None:
 
 def make_recipe(options: Mapping[str, Any], preset: Preset, seed: int, classes: int) -> Recipe:
     """How networks are trained, by the options of the estimator; where it says how many epochs, from all rows."""
+    copied = ("size", "gates", "epochs", "batch_size", "learning_rate")
     pick(SIZES, options["size"], "size")
     automatic = {"auto": AUC if classes == 2 else ACCURACY}
     return Recipe(
-        **{name: options[name] for name in COPIED},
+        **{name: options[name] for name in copied},
         rate=ESTIMATED if options["missing_rate"] is None else options["missing_rate"],
         metric=pick(METRICS | automatic, options["metric"], "metric"),
         seed=seed,
@@ -122,7 +121,8 @@ class Prepared:
         encoded = schema.encode(data.every_row, files, training=True)
         missing_rates = schema.missing_rates(encoded)
         if recipe.rate == ESTIMATED:
-            rate = min(MAX_HIDDEN_RATE, max(MIN_HIDDEN_RATE, 2 * max(missing_rates.values())))
+            # limits of the share of values that training hides
+            rate = min(0.9, max(0.5, 2 * max(missing_rates.values())))
             recipe = replace(recipe, rate=round(rate, 2))
         recipe = replace(recipe, content=len(schema.table) < len(schema.columns))
         used = rows_to_use(encoded, data)

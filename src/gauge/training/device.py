@@ -7,9 +7,6 @@ from contextlib import contextmanager
 
 import torch
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-LOCAL_INDEX = f":{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else ""  # this process on its machine
-
 
 def pick_device(name: torch.device | str | None, gpus: int | None = None) -> torch.device:
     """The device of that name; without a name or with "auto", a GPU if there is one, under torchrun one for each process.
@@ -18,9 +15,11 @@ def pick_device(name: torch.device | str | None, gpus: int | None = None) -> tor
     >>> pick_device("auto", gpus=0), pick_device(None, gpus=2), pick_device("cuda:1", gpus=2)
     (device(type='cpu'), device(type='cuda'), device(type='cuda', index=1))
     """
+    # this process on its machine
+    local_index = f":{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else ""
     gpus = torch.cuda.device_count() if gpus is None else gpus
     if name is None or name == "auto":
-        name = f"cuda{LOCAL_INDEX}" if gpus else "cpu"
+        name = f"cuda{local_index}" if gpus else "cpu"
     device_names = "use auto, cpu, cuda, cuda:NUMBER or mps"
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", str(name)):
         raise ValueError(f"there is no device {str(name)!r}; {device_names}")
@@ -51,8 +50,9 @@ def cpu_threads(count: int | None, *, small: bool = False) -> Iterator[None]:
 
 def threads_are_set() -> bool:
     """Whether the user has chosen a number of threads: in the environment, or one that torch itself would not choose."""
+    thread_variables = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
     cores = os.cpu_count() or 1  # torch chooses that of all or, where two share a core, of half of them
-    return any(name in os.environ for name in THREAD_VARIABLES) or torch.get_num_threads() not in (
+    return any(name in os.environ for name in thread_variables) or torch.get_num_threads() not in (
         *(cores, cores // 2),
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores,
     )

@@ -26,7 +26,6 @@ from gauge.training.step import Step, arithmetic, make_optimizer, training_step
 from gauge.types import Method, Trainable
 
 MAX_BYTES_SAVED_EACH_EPOCH = 2**20  # bytes: a smaller state is saved after every epoch
-MAX_BATCHES_OF_KEYS = 64  # whose keys are computed together
 LAST = "last.safetensors"
 
 
@@ -187,7 +186,8 @@ def _train_epoch(step: Step, epoch: int) -> dict[str, float]:
 def _batches(order: Tensor, settings: TrainSettings, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
     """The indices and keys of every batch. Keys are computed for several batches at a time: for all of them they would
     take memory, one by one they would take time."""
-    for part in order.split(MAX_BATCHES_OF_KEYS * settings.batch_size):
+    # the keys of 64 batches are computed together
+    for part in order.split(64 * settings.batch_size):
         keys = sample_keys(part, settings.seed, "train", epoch)
         yield from zip(part.split(settings.batch_size), keys.split(settings.batch_size), strict=True)
 

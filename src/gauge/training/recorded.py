@@ -20,7 +20,6 @@ from gauge.values import Batch, Evidence, Prediction
 logger = logging.getLogger(__name__)
 
 WARM_UP_CALLS = 3  # calls before a recording, to allocate memory
-RECORDED_SIZES = (1, 8, 64, 512)  # samples of a recorded call
 
 Precision = Literal["float32", "bf16"]
 Predict = Callable[[Batch], Prediction]
@@ -107,13 +106,14 @@ class Recorded:
     another device.
     """
 
+    # samples of a recorded call
     def __init__(
         self,
         model: Recordable,
         *,
         precision: Precision = "float32",
         compile: bool = False,
-        sizes: Sequence[int] = RECORDED_SIZES,
+        sizes: Sequence[int] = (1, 8, 64, 512),
     ) -> None:
         if not isinstance(model, Recordable):
             raise ValueError(f"{type(model).__name__} cannot be recorded; give a Gauge or a GaugePlus")

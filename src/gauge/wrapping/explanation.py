@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from gauge.reports.evidence import GridImage, RowEvidence, Unit
 
-PAGE_TITLE = "Which tokens were used?"
-
 
 @dataclass(frozen=True)
 class TokenExplanation:
@@ -96,7 +94,7 @@ class TokenExplanation:
             for sample in range(len(self.logits))
         )
         lead = f"How {self.facts.get('Model', 'a Transformer')} read {len(rows)} samples: one gate for every token."
-        write_text(Path(path), render(EvidencePage(PAGE_TITLE, lead, rows, self.facts)))
+        write_text(Path(path), render(EvidencePage("Which tokens were used?", lead, rows, self.facts)))
 
     def _row(self, sample: int, names: Sequence[str] | None, image: Tensor | None, label: str | None) -> "RowEvidence":
         from gauge.reports.evidence import RowEvidence

@@ -22,8 +22,6 @@ from gauge.wrapping.checks import check_gradient, check_logits, measured_bypass,
 from gauge.wrapping.classifier import TokenClassifier, effects_of_closing, evaluated, logits_of
 from gauge.wrapping.explanation import TokenExplanation
 
-MAX_LEAK = 0.05  # share of a closed token's effect: beyond it gates do not do what they say
-
 
 def wrap(
     model: nn.Module,
@@ -31,7 +29,7 @@ def wrap(
     fixed: int | None = None,
     gate: Gate | None = None,
     score: Scorer = taylor_evidence,
-    max_leak: float = MAX_LEAK,
+    max_leak: float = 0.05,
 ) -> "Wrapped":
     """A fine-tuned classifier of Hugging Face, timm or your own, with gates.
 

@@ -15,13 +15,11 @@ from gauge.data import Dataset
 from gauge_lab.benchmarks.readers.folders import find_folder
 
 Cold = Literal["", "drugs", "proteins"]
-FOLDERS = ("DeepDTA", "data", ".")
 ATOMS = "#()+-./123456789=@BCFHINOPS[\\]lr"  # of SMILES
 RESIDUES = "ACDEFGHIKLMNPQRSTVWXY"
 SMILES_LENGTH, SEQUENCE_LENGTH = 100, 1000
 GRAMS = 512  # counted pieces of SMILES, the most frequent ones
 FOLDS = 5
-SEED = 2025
 
 
 @cache
@@ -42,7 +40,9 @@ def read_binding(
     split. With `cold`, whole drugs or proteins are held out instead, by distinct texts: some proteins have the same sequence
     and some drugs the same SMILES, which would be known otherwise. Then every text is tested in one of the folds.
     """
-    folder = find_folder(data, [f"{parent}/{name}" for parent in FOLDERS] + [name], file, f"{name} data")
+    folder = find_folder(
+        data, [f"{parent}/{name}" for parent in ("DeepDTA", "data", ".")] + [name], file, f"{name} data"
+    )
     smiles, sequences = (list(_json(folder / f"{part}.txt").values()) for part in ("ligands_can", "proteins"))
     affinities = np.loadtxt(folder / file)
     if affinities.shape != (len(smiles), len(sequences)):
@@ -95,7 +95,7 @@ def cold_parts(texts: Int[np.ndarray, "pairs"], fold: int) -> np.ndarray:
     >>> sorted(Counter(parts.tolist()).items()), bool((parts[::2] == parts[1::2]).all())
     ([('test', 4), ('train', 12), ('val', 4)], True)
     """
-    part = np.random.default_rng(SEED).permutation(texts.max() + 1)[texts] % FOLDS
+    part = np.random.default_rng(2025).permutation(texts.max() + 1)[texts] % FOLDS
     return np.select([part == fold, part == (fold + 1) % FOLDS], ["test", "val"], "train")
 
 

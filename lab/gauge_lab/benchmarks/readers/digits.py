@@ -16,7 +16,6 @@ from gauge_lab.benchmarks.readers.notes import part_note
 MNIST_FOLDERS = ("MNIST/raw", "raw", ".")
 MNIST_FILE = "train-images-idx3-ubyte*"  # plain or .gz
 MNIST_SIZES = {"train": 60_000, "t10k": 10_000}
-SPLIT_SEED = 2025
 
 
 class Digits(NamedTuple):
@@ -114,7 +113,7 @@ def split_val_test(labels: np.ndarray, source: Path) -> dict[str, np.ndarray]:
     rows = np.arange(len(labels))
     try:
         # 7,000 of MNIST's 10,000 test digits; the others are for validation
-        val, test = train_test_split(rows, test_size=0.7, stratify=labels, random_state=SPLIT_SEED)
+        val, test = train_test_split(rows, test_size=0.7, stratify=labels, random_state=2025)
     except ValueError as error:
         raise ValueError(f"the {len(rows)} digits of {source} cannot be divided into val and test: {error}") from error
     return {"val": np.sort(val), "test": np.sort(test)}

@@ -10,14 +10,14 @@ from gauge_lab.benchmarks.readers.digits import Digits, read_svhn
 from gauge_lab.benchmarks.readers.folders import first_folder
 from gauge_lab.benchmarks.readers.pt import load_pt
 
-FOLDERS = ("MoPoE/MNIST_SVHN_TEXT", "MNIST_SVHN_TEXT", ".")
 MNIST_FILES = {"train": "training.pt", "val": "val.pt", "test": "test.pt"}
 Pairs = tuple[Int[np.ndarray, "n"], Int[np.ndarray, "n"]]
 
 
 def prepared_folder(data: Path) -> Path | None:
     """The folder of the prepared files, if there is one."""
-    return first_folder(data, FOLDERS, f"MNIST/processed/{MNIST_FILES['train']}")
+    folders = ("MoPoE/MNIST_SVHN_TEXT", "MNIST_SVHN_TEXT", ".")
+    return first_folder(data, folders, f"MNIST/processed/{MNIST_FILES['train']}")
 
 
 def prepared_digits(folder: Path, split: str) -> tuple[Digits, Digits]:

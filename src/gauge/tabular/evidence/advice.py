@@ -30,17 +30,8 @@ from gauge.tabular.table.rows import Rows
 from gauge.training.metrics import NORMAL_QUANTILE, log_losses
 
 MAX_VALUES = 5  # of a missing cell that are tried
-LEVELS = (np.arange(MAX_VALUES) + 0.5) / MAX_VALUES  # the quantiles of a number that are tried
-MAX_HIDDEN = 0.9  # largest share of the values of a row held out that is hidden
-HIDDEN_COPIES = 6  # of each row held out, with other values hidden
-MAX_TRIALS, MAX_TRIALS_OF_IMAGES = 3000, 400  # hidden values that are returned
-MIN_TRIALS = 50  # fewer say nothing
-PRIOR_DEVIATION = 0.5  # of b from that of all columns
-SCEPTICAL_DEVIATION = 1.0  # of b from zero
-MAX_PRIOR = 2.0  # b of all columns
-PRIOR_TRIALS = 20  # what the variance of all columns counts in that of one
+MAX_TRIALS = 3000  # hidden values that are returned
 ROWS_AT_ONCE = 4000
-MIN_VARIANCE = 1e-9
 
 
 class Trials(NamedTuple):
@@ -55,7 +46,8 @@ def fit_advice(
 ) -> Advice | None:
     """From rows that the experts have not seen, and their labels; None if there are too few."""
     row, column, expected, gain = _measured(ensemble, rows, labels, trust, seed=seed)
-    if len(row) < MIN_TRIALS:
+    # fewer trials say nothing
+    if len(row) < 50:
         return None
     names = [each.name for each in rows.schema.columns]
     estimates = np.stack(_estimates(row, column, expected, gain, _suggested(rows, trust) >= 0), 1)
@@ -141,11 +133,14 @@ def _measured(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return values of rows held out that are hidden and returned: row, column, the information expected, and the fall of
     the log loss."""
-    available, copies = rows.observed(), np.tile(np.arange(len(rows)), HIDDEN_COPIES)
-    hidden = rows.take(copies).hide(UpTo(MAX_HIDDEN), HIDDEN_COPIES)
+    hidden_copies = 6  # of each row held out, with other values hidden
+    available, copies = rows.observed(), np.tile(np.arange(len(rows)), hidden_copies)
+    # largest share of the values of a row held out that is hidden
+    hidden = rows.take(copies).hide(UpTo(0.9), hidden_copies)
     copy, column = np.nonzero(available[copies] & ~hidden.observed())
     images = any(each.values_per_row for each in rows.schema.contents.values())
-    chosen = np.random.default_rng(seed).permutation(len(copy))[: MAX_TRIALS_OF_IMAGES if images else MAX_TRIALS]
+    # hidden values that are returned
+    chosen = np.random.default_rng(seed).permutation(len(copy))[: 400 if images else MAX_TRIALS]
     used, copy = np.unique(copy[chosen], return_inverse=True)
     column, row, hidden = column[chosen], copies[used][copy], hidden.take(used)
     known = hidden.observed()[copy]
@@ -191,13 +186,14 @@ def _suggested(rows: Rows, trust: CellTrust | None) -> np.ndarray:
 
 def _likely_values(trust: CellTrust, cells: np.ndarray, trials: Trials) -> tuple[np.ndarray, np.ndarray]:
     """Return values of each cell and their weights: quantiles of a number, the most likely ones of few values."""
+    levels = (np.arange(MAX_VALUES) + 0.5) / MAX_VALUES  # the quantiles of a number that are tried
     values, weights = np.zeros((2, len(trials.row), MAX_VALUES))
     for index, bins in enumerate(trust.bins):
         here = trials.column == index
         given = trust.distribution(cells[trials.row[here]], index)[:, : len(bins.values)]
         if bins.edges is not None and len(bins.values) > MAX_VALUES:
             below = given.cumsum(1) / given.sum(1, keepdims=True)
-            place = (below[:, :, None] < LEVELS).sum(1).clip(max=len(bins.values) - 1)
+            place = (below[:, :, None] < levels).sum(1).clip(max=len(bins.values) - 1)
             values[here], weights[here] = bins.values[place], 1.0
         else:
             likely = np.argsort(-given, 1, kind="stable")[:, :MAX_VALUES]
@@ -211,6 +207,9 @@ def _estimates(
 ) -> tuple[np.ndarray, ...]:
     """Return those of `ColumnGain`, by column: the regression of gain on information through zero, and the mean gain. Trials
     with the same row and column count as one. Columns whose values are `suggested` have a prior of their own."""
+    min_variance = 1e-9
+    prior_trials = 20  # what the variance of all columns counts in that of one
+    prior_deviation = 0.5  # of b from that of all columns
     columns = len(suggested)
     _, position, count = np.unique(row * columns + column, return_inverse=True, return_counts=True)
     weight = 1 / count[position]
@@ -220,16 +219,17 @@ def _estimates(
 
     def variance(rest: np.ndarray) -> np.ndarray:
         own = total(rest**2)
-        return (PRIOR_TRIALS * own.sum() / counts.sum() + own) / (PRIOR_TRIALS + counts) + MIN_VARIANCE
+        return (prior_trials * own.sum() / counts.sum() + own) / (prior_trials + counts) + min_variance
 
     counts, square, product = total(np.ones(len(row))), total(expected**2), total(expected * gain)
-    noise = variance(gain - (product / square.clip(MIN_VARIANCE))[column] * expected)
+    noise = variance(gain - (product / square.clip(min_variance))[column] * expected)
     prior = np.zeros(columns)
     for group in (suggested, ~suggested):
-        ratio = total(gain)[group].sum() / total(expected)[group].sum().clip(MIN_VARIANCE)
-        prior[group] = np.clip(ratio, 0.0, MAX_PRIOR)
-    precision, sceptical = (1 / each**2 + square / noise for each in (PRIOR_DEVIATION, SCEPTICAL_DEVIATION))
-    slope = (prior / PRIOR_DEVIATION**2 + product / noise) / precision
+        ratio = total(gain)[group].sum() / total(expected)[group].sum().clip(min_variance)
+        prior[group] = np.clip(ratio, 0.0, 2.0)  # largest b of all columns
+    # 1.0: the deviation of b from zero of a sceptic
+    precision, sceptical = (1 / each**2 + square / noise for each in (prior_deviation, 1.0))
+    slope = (prior / prior_deviation**2 + product / noise) / precision
     low = product / noise / sceptical - NORMAL_QUANTILE * sceptical**-0.5
     high = slope + NORMAL_QUANTILE * precision**-0.5
     mean = total(gain) / counts.clip(1)

@@ -18,8 +18,6 @@ from gauge.training.metrics import reliability
 if TYPE_CHECKING:
     from gauge.plus.gauge_plus import GaugePlus
 
-HIDDEN = 0.2  # share of the known cells
-
 
 @dataclass(frozen=True, repr=False)
 class CellAudit:
@@ -72,7 +70,7 @@ def audit_cells(trust: CellTrust, rows: Rows, network: "GaugePlus | None", *, se
     known = ~np.isnan(cells)
     if not known.any():
         raise ValueError("the table has no number and no category to hide; give rows with values")
-    shown = np.where(draw.random(cells.shape) < HIDDEN, np.nan, cells)
+    shown = np.where(draw.random(cells.shape) < 0.2, np.nan, cells)  # share of the known cells that is hidden
     hidden = known & np.isnan(shown)
     imputed = trust.guesses(shown)
     swapped, wrong = swap(cells, SWAPPED, draw)

@@ -29,27 +29,13 @@ from gauge.tabular.table.schema import Schema
 if TYPE_CHECKING:
     import lightgbm
 
-BINS, BINS_OF_SMALL_TABLE = 24, 8  # of a number, with equally many rows each
-MAX_ROWS_OF_SMALL_TABLE = 200
 POINTS = np.linspace(0.1, 0.9, 5)  # of each of them
-MAX_BINS_OF_ONE_MODEL = 16
-MAX_CATEGORIES = 15  # with a bin of their own; rarer ones share one
 SWAPPED = 0.1  # share of wrong cells that trust expects
-HIDDEN = 0.5  # largest share of the other cells that training hides
-HELD_OUT = 0.25  # share of the rows
-HELD_OUT_COPIES = 4  # of rows held out, each with other cells swapped and hidden
-MIN_ROWS, MAX_ROWS = 50, 3000  # to learn from
-MAX_CELLS, MIN_ROWS_OF_WIDE_TABLE = 60_000, 500  # of wide tables: fewer rows, but no fewer than that
-MAX_COLUMNS = 200  # a wider table has no trust
+MIN_ROWS = 50  # to learn from
 TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
 CERTAIN = 1e-6  # how near to 0 and 1 probabilities may come
-LEAST_ERROR = 0.02  # of a number, in standard deviations
 PRIOR_WEIGHT = 0.05  # of the distribution without the other cells: nothing is ruled out
-LIKELY = 0.8  # probability of the values that the other cells suggest
 LEVELS = np.linspace(0, 1, 41)  # quantiles of what mean and scale leave unexplained
-MAX_ROUNDS, PATIENCE, SCALE_ROUNDS = 80, 4, 15
-MAX_TREE_COLUMNS = 12  # that each tree uses
-MAX_BINS = 63  # of a column that trees read
 OPTIONS: dict[str, Any] = {
     "learning_rate": 0.2,
     "num_leaves": 8,
@@ -72,7 +58,8 @@ class Bins:
 
     @classmethod
     def from_values(cls, column: Cell, values: np.ndarray) -> Self:
-        count = BINS if len(values) > MAX_ROWS_OF_SMALL_TABLE else BINS_OF_SMALL_TABLE
+        # bins of a number, with equally many rows each
+        count = 24 if len(values) > 200 else 8  # fewer bins for a small table
         values = values[~np.isnan(values)]
         if not column.categorical:
             edges = np.unique(np.quantile(values, np.linspace(0, 1, count + 1)[1:-1])) if len(values) else np.zeros(0)
@@ -81,7 +68,8 @@ class Bins:
             points = [np.quantile(each if len(each) else edges[:1], POINTS) for each in inside if len(values)]
             return cls(edges, np.array(points).reshape(-1, len(POINTS)), _shares(number, len(edges) + 1))
         counts = np.bincount(values.astype(int), minlength=column.cardinality)
-        common = np.sort(np.argsort(-counts, kind="stable")[:MAX_CATEGORIES])
+        # most categories with a bin of their own; rarer ones share one
+        common = np.sort(np.argsort(-counts, kind="stable")[:15])
         bins = cls(None, common.astype(float)[:, None], np.ones(0))
         return cls(None, bins.points, _shares(bins(values), len(common) + (len(common) < len(counts))))
 
@@ -145,12 +133,14 @@ class CellTrust:
     def fit(cls, rows: Rows, seed: int) -> Self | None:
         """None for tables that are too small, or too wide, to learn it from."""
         cells, columns = rows.cells, rows.schema.table
-        if len(rows) < MIN_ROWS or not 2 <= len(columns) <= MAX_COLUMNS:
+        # a wider table has no trust
+        if len(rows) < MIN_ROWS or not 2 <= len(columns) <= 200:
             return None
         draw = np.random.default_rng(seed)
-        most = min(MAX_ROWS, max(MIN_ROWS_OF_WIDE_TABLE, MAX_CELLS // len(columns)))
+        # wide tables: fewer rows, but no fewer than that
+        most = min(3000, max(500, 60_000 // len(columns)))  # rows to learn from
         order = draw.permutation(len(rows))[:most]
-        count = round(HELD_OUT * len(order))
+        count = round(0.25 * len(order))  # share of the rows held out
         train, held_out = cells[order[count:]], cells[order[:count]]
         bins = [Bins.from_values(column, values) for column, values in zip(columns, train.T, strict=True)]
         both = [np.concatenate([part, _hidden(part, draw)]) for part in (train, held_out)]
@@ -159,7 +149,7 @@ class CellTrust:
 
     def _calibrated(self, cells: np.ndarray, draw: np.random.Generator) -> Self:
         """With lines fitted to rows with swapped and with hidden cells."""
-        cells = np.tile(cells, (HELD_OUT_COPIES, 1))
+        cells = np.tile(cells, (4, 1))  # copies of the rows held out, each with other cells swapped and hidden
         swapped, wrong = swap(cells, SWAPPED, draw)
         known = ~np.isnan(swapped)
         observed = _line(self._ratios(swapped)[known], ~wrong[known], self.observed_line)
@@ -210,14 +200,15 @@ class CellTrust:
 
     def suggestion(self, cells: np.ndarray, index: int) -> str:
         """Return what the other cells of one row suggest for a cell, in words: "10 to 14" or "red or blue"."""
+        likely = 0.8  # probability of the values that the other cells suggest
         column, bins = self.columns[index], self.bins[index]
         (given,) = self.distribution(cells[None], index)
         if column.categorical:
             order = np.argsort(-given[: len(bins.values)], kind="stable")
-            count = 1 + int((given[order].cumsum() < LIKELY).sum())
+            count = 1 + int((given[order].cumsum() < likely).sum())
             names = [column.decode(float(bins.values[each])) for each in order[: min(count, 3)]]
             return " or ".join(names)
-        tail = (1 - LIKELY) / 2
+        tail = (1 - likely) / 2
         low, high = (int((given.cumsum() < each).sum()) for each in (tail, 1 - tail))
         assert bins.edges is not None
         borders = np.concatenate([[-np.inf], bins.edges, [np.inf]])
@@ -282,7 +273,8 @@ def _line(values: np.ndarray, right: np.ndarray, otherwise: tuple[float, float])
 
 def _hidden(cells: np.ndarray, draw: np.random.Generator) -> np.ndarray:
     """Return the rows with some of their cells missing, up to `HIDDEN` of them."""
-    return np.where(draw.random(cells.shape) < draw.uniform(0, HIDDEN, (len(cells), 1)), np.nan, cells)
+    # largest share of the other cells that training hides
+    return np.where(draw.random(cells.shape) < draw.uniform(0, 0.5, (len(cells), 1)), np.nan, cells)
 
 
 def _scores(scores: ForestScores, given: np.ndarray) -> np.ndarray:
@@ -310,16 +302,17 @@ def _fit_column(
         return None
     target, unseen = (target[rows] for target, rows in zip(targets, known, strict=True))
     given, new = (np.delete(cells[rows], index, 1) for cells, rows in zip((train, held_out), known, strict=True))
+    # each tree uses about 12 columns
     learner = _Learner(
         [number for number, each in enumerate(others) if each.edges is None],
         OPTIONS
         | {
             "min_data_in_leaf": int(np.clip(len(train) // 60, 5, 40)),
-            "feature_fraction": min(0.8, MAX_TREE_COLUMNS / len(others)),
+            "feature_fraction": min(0.8, 12 / len(others)),
             "seed": seed % 2**31,
         },
     )
-    if len(own.prior) <= MAX_BINS_OF_ONE_MODEL:
+    if len(own.prior) <= 16:  # one model for all bins
         options = {"objective": "multiclass", "num_class": len(own.prior)}
         trees = learner.fit((given, own(target)), (new, own(unseen)), **options)
         fitted = Conditional([Forest.from_booster(trees)], None)
@@ -344,14 +337,14 @@ class _Learner:
         """Return a few trees, or more of which those up to `best_iteration` help on unseen rows."""
         import lightgbm
 
-        made = {"verbosity": -1, "feature_pre_filter": False, "max_bin": MAX_BINS}
+        made = {"verbosity": -1, "feature_pre_filter": False, "max_bin": 63}  # bins of a column that trees read
         data = lightgbm.Dataset(*learned, categorical_feature=self.categorical, params=made)
         if unseen is None:
-            return lightgbm.train({**self.options, **options}, data, SCALE_ROUNDS, keep_training_booster=True)
+            return lightgbm.train({**self.options, **options}, data, 15, keep_training_booster=True)  # rounds
         other = lightgbm.Dataset(*unseen, data, categorical_feature=self.categorical, params=made)
-        stopping: list[Any] = [lightgbm.early_stopping(PATIENCE, verbose=False)]
+        stopping: list[Any] = [lightgbm.early_stopping(4, verbose=False)]  # patience
         known: dict[str, Any] = {"callbacks": stopping, "keep_training_booster": True}  # not written and read again
-        return lightgbm.train({**self.options, **options}, data, MAX_ROUNDS, [other], **known)
+        return lightgbm.train({**self.options, **options}, data, 80, [other], **known)  # rounds at most
 
     def number(self, given: np.ndarray, target: np.ndarray, first: np.ndarray) -> Conditional:
         """Means from each half of the rows, so that errors are those on rows not learned from."""
@@ -360,6 +353,7 @@ class _Learner:
             mean = self.fit((given[half], target[half]), (given[~half], target[~half]), objective="l2")
             errors[~half] = target[~half] - _predict(mean, given[~half])
             means.append(mean)
-        scale = self.fit((given, np.log(np.abs(errors) + LEAST_ERROR)), None, objective="l2", num_leaves=4)
+        # 0.02: the least error of a number, in standard deviations
+        scale = self.fit((given, np.log(np.abs(errors) + 0.02)), None, objective="l2", num_leaves=4)
         quantiles = np.quantile(errors / np.exp(_predict(scale, given)), LEVELS)
         return Conditional([Forest.from_booster(each) for each in (*means, scale)], quantiles)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TITLE = "Row "
 PAGE_TITLE = "Which evidence was used, and how far is it trusted?"
-LINES, SHOWN, WHOLE = 5, 20, 2  # rows in a terminal, in a notebook, and there with all their evidence; a page shows all
+LINES = 5  # rows in a terminal, in a notebook, and there with all their evidence; a page shows all
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,11 +94,12 @@ class Explanation:
         )
 
     def _repr_html_(self) -> str:
-        if len(self) <= WHOLE:
+        shown = 20  # rows in a notebook; with all their evidence if there are at most two
+        if len(self) <= 2:
             return render_rows(self.rows)
-        table = pd.DataFrame(self._summary(SHOWN)).to_html(index=False, border=0)
+        table = pd.DataFrame(self._summary(shown)).to_html(index=False, border=0)
         return (
-            f"{table}<p>{min(len(self), SHOWN)} of {len(self)} rows; explanation[0] shows one with all its evidence</p>"
+            f"{table}<p>{min(len(self), shown)} of {len(self)} rows; explanation[0] shows one with all its evidence</p>"
         )
 
     def _summary(self, count: int) -> list[dict[str, str]]:

@@ -14,9 +14,6 @@ from gauge.tabular.saved.description import Advice
 from gauge.tabular.saved.prediction_sets import MIN_SCORES, PredictionSets, calibrate, number_of_groups
 from gauge.tabular.table.rows import Rows
 
-MAX_ROWS = 2000  # held out that are predicted, drawn at random
-MIN_TIMED = 100  # rows whose predictions are timed
-
 
 class FromHeldOut(NamedTuple):
     """None where no rows were held out; `left_out` is what the time limit was too short for."""
@@ -31,16 +28,18 @@ def learn_from_held_out(
     ensemble: Ensemble, rows: Rows, labels: np.ndarray, trust: CellTrust | None, *, task: Task
 ) -> FromHeldOut:
     """Return what experts that have not seen these rows predict for them, beside the rows' labels."""
+    min_timed = 100  # rows whose predictions are timed
+    max_rows = 2000  # held out that are predicted, drawn at random
     seed = task.recipe.seed
     if not len(rows):
         return FromHeldOut(None, None, None)
-    if len(rows) > MAX_ROWS:
-        chosen = np.random.default_rng(seed).permutation(len(rows))[:MAX_ROWS]
+    if len(rows) > max_rows:
+        chosen = np.random.default_rng(seed).permutation(len(rows))[:max_rows]
         rows, labels = rows.take(np.sort(chosen)), labels[np.sort(chosen)]
     started = time.monotonic()
     if task.seconds_left is not None:
-        ensemble.predict(rows.take(np.arange(min(len(rows), MIN_TIMED))))
-    each = (time.monotonic() - started) / min(len(rows), MIN_TIMED)
+        ensemble.predict(rows.take(np.arange(min(len(rows), min_timed))))
+    each = (time.monotonic() - started) / min(len(rows), min_timed)
     sets, predicted, advice, left_out = None, None, None, []
     groups = number_of_groups(len(rows.schema.columns))
     if task.has_time_for(each * groups * max(len(rows), MIN_SCORES)):

@@ -26,8 +26,6 @@ from gauge.training.metrics import (
 )
 
 ENDS = ["value", "low", "high"]  # a score and its 95 % interval
-MAX_SHOWN_CLASSES = 20
-COVERAGES = (0.8, 0.9, 0.95)  # of the prediction sets that are tried
 MAX_PARTS = 8  # of the rows by one column; numbers are divided at their quartiles
 
 
@@ -200,14 +198,15 @@ def missing_parts(missing: np.ndarray) -> Parts:
 def coverage_table(predictions: EvaluatedRows, sets: PredictionSets) -> pd.DataFrame:
     """Return how often prediction sets hold the label, for all rows and, at 90 %, by number of missing values and by class;
     there also the sets whose promise holds for every class."""
+    coverages = (0.8, 0.9, 0.95)  # of the prediction sets that are tried
     every = np.arange(len(predictions.labels))
-    occurring = np.unique(predictions.labels)[:MAX_SHOWN_CLASSES]
+    occurring = np.unique(predictions.labels)[:20]  # classes that are shown
     own = {f"rows of {predictions.classes[each]}": np.flatnonzero(predictions.labels == each) for each in occurring}
     missing = {f"{name} missing": rows for name, rows in missing_parts(predictions.missing).items()}
-    tables = [(promised, False, {"": every}) for promised in COVERAGES]
+    tables = [(promised, False, {"": every}) for promised in coverages]
     tables[1][2].update(missing | own)
     every_class = {"of every class": every} | {f"of every class, {name}": rows for name, rows in own.items()}
-    tables.insert(2, (COVERAGES[1], True, every_class))
+    tables.insert(2, (coverages[1], True, every_class))
     lines = []
     for promised, by_class, shown in tables:
         held = sets.contains(predictions.own, predictions.observed, promised, by_class=by_class)

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from gauge.plus.gauge_plus import GaugePlus
     from gauge.training.stages import OnEpoch
 
-UNTIMED = 0.1  # share of the time limit for what is not timed
-MARGIN = 1.2  # how much longer things may take than before
-TRIES = 1.5  # one more candidate, and the chosen one on all rows
 
 C = TypeVar("C", bound=Hashable)
 R = TypeVar("R")
@@ -84,7 +81,8 @@ class Task:
     def seconds_left(self) -> float | None:
         """What is left of the time limit; None if there is none."""
         limit = self.recipe.seconds
-        return None if limit is None else max((1 - UNTIMED) * limit - self.seconds_used, 0.0)
+        # share of the time limit for what is not timed
+        return None if limit is None else max((1 - 0.1) * limit - self.seconds_used, 0.0)
 
     @property
     def seconds_used(self) -> float:
@@ -96,14 +94,15 @@ class Task:
         from gauge.training.distributed import broadcast
 
         left = self.seconds_left
-        return broadcast(left is None or left > MARGIN * seconds)
+        return broadcast(left is None or left > 1.2 * seconds)  # how much longer things may take than before
 
     def try_each(self, candidates: Iterable[C], attempt: Callable[[C], R]) -> dict[C, R]:
         """What the candidates give: the first one, and as many of the others as there is time for."""
         results: dict[C, R] = {}
         longest = 0.0
         for candidate in candidates:
-            if results and not self.has_time_for(TRIES * longest):
+            # one more candidate, and the chosen one on all rows
+            if results and not self.has_time_for(1.5 * longest):
                 break
             started = self.seconds_used
             results[candidate] = attempt(candidate)

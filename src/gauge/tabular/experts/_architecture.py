@@ -19,8 +19,6 @@ from gauge.tabular.table.columns import FINE_COLUMNS
 from gauge.tabular.table.schema import Schema
 from gauge.types import Encoder
 
-MAX_WHOLE_VALUES = 8192  # numbers in the units of a text or an image that one more unit reads; pretrained have more
-
 
 @dataclass(frozen=True)
 class Architecture:
@@ -79,7 +77,8 @@ def build(
             fine = content.encoder(size.dim, size.channels, weights=pretrained)
             if tune and content.name in tune and isinstance(fine, PretrainedEncoder):
                 fine.tune(tune[content.name])
-        small = fine.units * fine.width <= MAX_WHOLE_VALUES or whole is not None
+        # numbers in the units of a text or an image that one more unit reads; pretrained have more
+        small = fine.units * fine.width <= 8192 or whole is not None
         encoders[modality] = WithWhole(fine, whole) if small and fine.units > 1 else fine
     network = Network(Transformer(size.dim, heads=size.heads, depth=size.depth), size.dim, classes)
     subsets = min(2, len(encoders))  # a single modality has one subset

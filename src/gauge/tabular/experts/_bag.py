@@ -14,8 +14,6 @@ from gauge.tabular.table.schema import Schema
 
 __all__ = ["Bag", "OutOfFold", "bag", "load_expert"]
 
-MAX_MEMBERS = 1000  # of a bag that is read from a file
-
 
 class _Several(Expert):
     """Experts of one kind, of which the first has the network and the record that are shown."""
@@ -89,11 +87,12 @@ def bag(experts: Sequence[Expert]) -> Expert:
 
 def load_expert(kind: type[Expert], saved: Saved, schema: Schema) -> Expert:
     """The expert of this kind that was saved, or the bag of such experts."""
+    max_members = 1000  # of a bag that is read from a file
     if set(saved.metadata) != {"members"}:
         return kind.load(saved, schema)
     members = saved.metadata["members"]
-    if not isinstance(members, list) or not 1 < len(members) <= MAX_MEMBERS:
-        raise ValueError(f"{saved.source} has a bag that is not one of 2 to {MAX_MEMBERS} experts")
+    if not isinstance(members, list) or not 1 < len(members) <= max_members:
+        raise ValueError(f"{saved.source} has a bag that is not one of 2 to {max_members} experts")
     return Bag(
         [
             kind.load(Saved(with_prefix(f"{number}.", saved.tensors), metadata, saved.source), schema)

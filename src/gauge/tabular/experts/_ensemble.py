@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 AUTO = ("network", "trees", "linear")  # the experts of "auto", in the order of their answers
 UNUSED = -1000.0  # u of an expert without weight, which is never asked
-MIN_PRIOR = 1e-6  # of a class
 
 
 def choose_experts(wanted: str | Sequence[str], schema: Schema, auto: Sequence[str] = AUTO) -> tuple[str, ...]:
@@ -114,7 +113,7 @@ class Ensemble:
 
     @property
     def _floor(self) -> np.ndarray:
-        return self.smoothing * np.maximum(self.prior, MIN_PRIOR)
+        return self.smoothing * np.maximum(self.prior, 1e-6)  # smallest prior of a class
 
     def combine(self, answers: np.ndarray, rows: Rows) -> np.ndarray:
         """One probability from the log-probabilities of all experts."""

@@ -18,8 +18,6 @@ from gauge.tabular.table.splits import Splits
 logger = logging.getLogger(__name__)
 
 MIN_ROWS = 50  # of a smaller table none are held out for validation
-REFIT_SHARE = 0.25  # of the time that training took
-PARTS = 5  # of the rows of a single fold
 
 Cross = dict[str, list[Expert]]
 """By the name of an expert, for every fold one that has not seen the rows which it holds out."""
@@ -94,7 +92,8 @@ def _refit(task: Task, ensemble: Ensemble) -> tuple[Ensemble, list[str]]:
         if isinstance(expert, Bag):  # every row is one that most of its members have seen
             continue
         taken = 0.0 if expert.training is None else sum(epoch["seconds"] for epoch in expert.training.history)
-        if used and task.has_time_for(REFIT_SHARE * taken):
+        # a fraction of the time that training took
+        if used and task.has_time_for(0.25 * taken):
             experts[name] = expert.refit(task)
         elif used:
             left_out.append(f"learning of {name!r} from the rows held out")
@@ -151,7 +150,8 @@ def _validated(
     if count == 1:
         splits = Splits(task.splits.take(rows).groups)
         part = np.full(len(rows), -1)
-        for index, (_, own) in enumerate(splits.folds(labels, PARTS, task.recipe.seed)):
+        # a single fold is divided into five parts
+        for index, (_, own) in enumerate(splits.folds(labels, 5, task.recipe.seed)):
             part[own] = index
     validated = replace(ensemble, experts=experts), replace(task.rows.take(rows), fold=number), labels
     return validated, part

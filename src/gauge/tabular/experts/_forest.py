@@ -6,7 +6,7 @@ the text that LightGBM reads is written here, from arrays that have been checked
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Forest"]
 
 ForestObjective = Literal["binary", "multiclass", "regression"]
-MAX_FEATURES, MAX_OUTPUTS = 1_000_000, 100_000
 MAX_CATEGORY = 2**24 - 1
-MAX_VALUE = 1e100  # of a leaf, so that sums stay finite
 MAX_SET_WORDS = 50_000_000  # of 32 bits, of all sets of categories together
 LARGEST = np.finfo(np.float64).max
 LINES = (  # of the text of a tree, those that are read
@@ -36,7 +34,6 @@ LINES = (  # of the text of a tree, those that are read
     "cat_threshold",
     "is_linear",
 )
-MISSING: Final = ("none", "zero", "nan")
 DTYPES: Mapping[str, type[np.generic]] = {
     "leaves": np.int32,
     "feature": np.int32,
@@ -117,7 +114,7 @@ class Forest:
             array = getattr(self, name)
             if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype != dtype:
                 yield f"{name} is not a list of {np.dtype(dtype)}"
-        for name, largest in (("outputs", MAX_OUTPUTS), ("features", MAX_FEATURES)):
+        for name, largest in (("outputs", 100_000), ("features", 1_000_000)):
             count = getattr(self, name)
             if not 1 <= count <= largest:
                 yield f"{name} is {count}, not from 1 to {largest}"
@@ -140,11 +137,12 @@ class Forest:
             yield "set_size does not count the categories"
 
     def _wrong_splits(self) -> Iterator[str]:
-        if not (np.isfinite(self.threshold).all() and (np.abs(self.value) <= MAX_VALUE).all()):
+        # largest value of a leaf, so that sums stay finite
+        if not (np.isfinite(self.threshold).all() and (np.abs(self.value) <= 1e100).all()):
             yield "a threshold or the value of a leaf is NaN, infinite or too large"
         if not ((self.feature >= 0) & (self.feature < self.features)).all():
             yield f"a split reads a column that is not one of {self.features}"
-        if (self.missing >= len(MISSING)).any():
+        if (self.missing >= 3).any():  # none, zero, nan
             yield "missing has other values than 0, 1 and 2"
         if not ((self.categories >= 0) & (self.categories <= MAX_CATEGORY)).all():
             yield f"a category is not between 0 and {MAX_CATEGORY}"

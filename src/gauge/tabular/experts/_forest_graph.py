@@ -8,8 +8,6 @@ import numpy as np
 from gauge.data.graph import Graph
 from gauge.tabular.experts._forest import Forest
 
-ZERO = 1  # in `Forest.missing`
-
 
 class Node(NamedTuple):
     """A node of a tree as the operator lists it; `missing_true` says where NaN goes, `weight` is that of a leaf."""
@@ -28,7 +26,8 @@ class Node(NamedTuple):
 def export_forest(forest: Forest, graph: Graph, cells: str) -> str:
     """The raw scores for cells in double precision, as float: [rows, outputs]. Only numbers that are not 0 but within 1e-35
     of it may be decided otherwise: LightGBM reads them as 0."""
-    if (forest.missing[forest.set_size == 0] == ZERO).any():
+    # 1 is zero in `Forest.missing`
+    if (forest.missing[forest.set_size == 0] == 1).any():
         raise ValueError("trees that read zero as missing cannot be exported; fit them without zero_as_missing")
     nodes = list(_nodes(forest))
     leaves = [node for node in nodes if node.mode == "LEAF"]

@@ -17,11 +17,8 @@ if TYPE_CHECKING:
     import lightgbm
 
 MAX_LEAVES = 16  # of a tree: bits of a mask
-MAX_COLUMNS = 32  # that trees read; with more of them walking through the trees is faster
-MAX_BYTES = 2**26  # of all tables
 ROWS_AT_ONCE = 256  # whose masks stay in the cache
 ZERO = 1e-35  # numbers within it of 0 are 0 to LightGBM
-DE_BRUIJN = np.uint16(0x09AF)  # times a power of two, its upper four bits are different for each of the 16
 MASK = np.uint16
 
 
@@ -55,7 +52,8 @@ class LeafTables:
     def from_forest(cls, forest: Forest) -> Self | None:
         """None for a forest with so many leaves or columns that LightGBM is faster."""
         read, trees = np.unique(forest.feature), len(forest.leaves)
-        if forest.leaves.max() > MAX_LEAVES or len(read) > MAX_COLUMNS:
+        # with more columns walking through the trees is faster
+        if forest.leaves.max() > MAX_LEAVES or len(read) > 32:
             return None
         kept_left, kept_right = _kept_leaves(forest)
         tree = np.repeat(np.arange(trees), forest.leaves - 1)
@@ -69,7 +67,7 @@ class LeafTables:
             sets = np.searchsorted(splits, owner[own]), forest.categories[own]
             ends = _ends(forest, splits, sets[1].astype(np.float64))
             size += (len(ends) + 2) * trees * MASK().itemsize
-            if size > MAX_BYTES:
+            if size > 2**26:  # bytes of all tables
                 return None
             left = _goes_left(forest, splits, sets, np.array([*ends, np.inf, np.nan]))
             masks = np.where(left, kept_left[splits, None], kept_right[splits, None])
@@ -128,7 +126,8 @@ def _bit(leaf: np.ndarray) -> np.ndarray:
 
 def _position(bit: np.ndarray) -> np.ndarray:
     """A number below 16 that is another for each of the 16 bits; cheaper than the number of the bit."""
-    return (bit * DE_BRUIJN) >> MASK(12)
+    de_bruijn = np.uint16(0x09AF)  # times a power of two, its upper four bits are different for each of the 16
+    return (bit * de_bruijn) >> MASK(12)
 
 
 def _kept_leaves(forest: Forest) -> tuple[np.ndarray, np.ndarray]:

@@ -10,11 +10,7 @@ from typing import Any
 
 import numpy as np
 
-UNSEEN = 5.0  # how far a class without training rows lies below the others
-MAX_ITERATIONS = 100
 LASSO_STEPS = 4
-LASSO_START = 0.03  # C of the ridge that the lasso starts from
-MIN_NORM = 1e-4  # of a feature's coefficients, over the largest, below which it is left out
 
 
 def fit_logistic(
@@ -25,10 +21,11 @@ def fit_logistic(
     from sklearn.linear_model import LogisticRegression  # scikit-learn takes longer to import than to predict
 
     seen = np.unique(labels)
-    coefficients, offsets = np.zeros((classes, features.shape[1])), np.full(classes, -UNSEEN)
+    # how far a class without training rows lies below the others
+    coefficients, offsets = np.zeros((classes, features.shape[1])), np.full(classes, -5.0)
     offsets[seen] = 0.0
     if len(seen) > 1:
-        model = LogisticRegression(C=penalty, tol=tolerance, max_iter=MAX_ITERATIONS)
+        model = LogisticRegression(C=penalty, tol=tolerance, max_iter=100)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the loss hardly changes by then
             warnings.filterwarnings("ignore", "The number of unique classes")  # `fit` has reported it, with a cure
@@ -45,10 +42,12 @@ def fit_lasso(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same as `fit_logistic`, with coefficients of 0 for most features."""
     known: dict[str, Any] = {"classes": classes, "tolerance": tolerance}
-    coefficients, offsets = fit_logistic(features, labels, weights, penalty=LASSO_START, **known)
+    # C of the ridge that the lasso starts from
+    coefficients, offsets = fit_logistic(features, labels, weights, penalty=0.03, **known)
     for _ in range(LASSO_STEPS):
         norms = np.linalg.norm(coefficients, axis=0)
-        kept = np.flatnonzero(norms > MIN_NORM * norms.max(initial=0.0))
+        # smallest norm of a feature's coefficients, over the largest, below which it is left out
+        kept = np.flatnonzero(norms > 1e-4 * norms.max(initial=0.0))
         if not len(kept):
             break
         scale = np.sqrt(norms[kept])

@@ -12,10 +12,7 @@ from torch import Tensor
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.table.rows import Rows
 
-MAX_COMPONENTS = 30  # of each column
-MAX_FITTED_ROWS = 2000  # of each column
 ROWS_AT_ONCE = 256
-MIN_DEVIATION = 1e-3  # of a component that is used; a pixel lies between 0 and 1
 MAX_DEVIATION = 4.0  # from the mean, in deviations; components beyond are clipped
 
 
@@ -32,24 +29,25 @@ class PixelComponents:
 
     @classmethod
     def fit(cls, rows: Rows) -> Self:
+        min_deviation = 1e-3  # of a component that is used; a pixel lies between 0 and 1
         from sklearn.decomposition import PCA
 
         means, directions = {}, {}
         for modality, column in rows.schema.contents.items():
             available = np.flatnonzero(rows.encoded.observed[modality].numpy())
             if column.read_by_trees and len(available) > 1:
-                count = min(len(available), MAX_FITTED_ROWS)
+                count = min(len(available), 2000)  # rows that components are learned from
                 chosen = available[np.linspace(0, len(available) - 1, count).astype(int)]
                 vectors = column.vectors(rows.encoded.inputs[modality][torch.from_numpy(chosen)])
                 if not column.by_components:
                     scale = vectors.std(0)
-                    scale[scale < MIN_DEVIATION] = np.inf
+                    scale[scale < min_deviation] = np.inf
                     means[modality], directions[modality] = vectors.mean(0), np.diag(1 / scale)
                     continue
-                count = min(MAX_COMPONENTS, len(chosen) - 1, vectors.shape[1])
+                count = min(30, len(chosen) - 1, vectors.shape[1])  # at most 30 components
                 components = PCA(count, svd_solver="randomized", random_state=0).fit(vectors)
                 scale = np.sqrt(components.explained_variance_)
-                scale[scale < MIN_DEVIATION] = np.inf  # all rows are alike
+                scale[scale < min_deviation] = np.inf  # all rows are alike
                 means[modality], directions[modality] = components.mean_, components.components_ / scale[:, None]
         return cls(means, directions)
 

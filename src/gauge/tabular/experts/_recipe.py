@@ -13,10 +13,6 @@ from gauge.training.settings import TrainSettings
 if TYPE_CHECKING:
     from gauge.encoders._pretrained import Tune
 
-STEPS, CONTENT_STEPS = (80, 4), (120, 5)  # of the backbone: at least a number, and a multiple of the root of the rows
-MIN_EPOCHS, MAX_EPOCHS = 3, 100
-WARM_UP = 0.1  # of all steps, where pretrained encoders are fine-tuned
-
 
 @dataclass(frozen=True)
 class NetworkSize:
@@ -61,13 +57,15 @@ class Recipe:
         that rows held out can weigh the network against other experts."""
         part = 64 if self.content else 128  # of the rows of a large table; twice as many take twice as long
         batch = self.batch_size or min(256, max(32, min(128, rows // 2), rows // part))
-        least, per_root = CONTENT_STEPS if self.content else STEPS
+        # steps of the backbone: at least a number, and a multiple of the root of the rows
+        least, per_root = (120, 5) if self.content else (80, 4)
         steps = max(least, round(per_root * rows**0.5))
+        # share of all steps, where pretrained encoders are fine-tuned
         return TrainSettings(
-            epochs=self.epochs or min(MAX_EPOCHS, max(MIN_EPOCHS, steps * batch // rows)),
+            epochs=self.epochs or min(100, max(3, steps * batch // rows)),
             batch_size=batch,
             learning_rate=self.learning_rate,
-            warm_up=WARM_UP if self.tune else 0.0,
+            warm_up=0.1 if self.tune else 0.0,
             schedule="cosine",
             patience=None,
             masks=UpTo(self.rate),

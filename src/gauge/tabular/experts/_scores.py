@@ -25,12 +25,7 @@ from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import fold_numbers
 
-MIN_LEVELS = 20  # of a category that has scores for trees, which learn fewer levels as they are
-SMOOTHING = 10.0  # rows of the mean of all levels that count beside those of a level
 FOLDS = 4
-TEXT_PENALTY, IMAGE_PENALTY = 0.3, 10.0  # alpha of scikit-learn
-TOLERANCE = 1e-2
-MIN_SHARE = 1e-6  # of a class
 
 
 class Learned(NamedTuple):
@@ -81,7 +76,7 @@ class OfTexts(ScoreSource):
         return self.terms.vectors(rows, self.name), rows.encoded.observed[self.modality].numpy()
 
     def learn(self, features: Any, labels: np.ndarray, weights: np.ndarray, classes: int) -> Learned:
-        return _ridge(features, labels, weights, classes, TEXT_PENALTY, "sparse_cg")
+        return _ridge(features, labels, weights, classes, 0.3, "sparse_cg")  # alpha of scikit-learn
 
     def export(self, rows: GraphRows, learned: Learned) -> tuple[str, str]:
         graph = rows.graph
@@ -104,7 +99,7 @@ class OfImages(ScoreSource):
         return np.where(observed[:, None], components, 0.0).astype(np.float64), observed
 
     def learn(self, features: Any, labels: np.ndarray, weights: np.ndarray, classes: int) -> Learned:
-        return _ridge(features, labels, weights, classes, IMAGE_PENALTY, "cholesky")
+        return _ridge(features, labels, weights, classes, 10.0, "cholesky")  # alpha of scikit-learn
 
     def export(self, rows: GraphRows, learned: Learned) -> tuple[str, str]:
         graph = rows.graph
@@ -127,10 +122,11 @@ class OfLevels(ScoreSource):
         return levels, levels >= 0
 
     def learn(self, features: Any, labels: np.ndarray, weights: np.ndarray, classes: int) -> Learned:
+        smoothing = 10.0  # rows of the mean of all levels that count beside those of a level
         counts = np.bincount(features * classes + labels, weights, self.width * classes).reshape(-1, classes)
-        shares = counts.sum(0).clip(MIN_SHARE)
+        shares = counts.sum(0).clip(1e-6)  # smallest share of a class
         shares /= shares.sum()
-        rates = (counts + SMOOTHING * shares) / (counts.sum(1, keepdims=True) + SMOOTHING)
+        rates = (counts + smoothing * shares) / (counts.sum(1, keepdims=True) + smoothing)
         scores = np.log(rates / shares)
         if classes == 2:  # one output, the difference
             scores = np.diff(scores)
@@ -152,10 +148,11 @@ def rare_sources(schema: Schema) -> dict[str, ScoreSource]:
 
 def every_source(schema: Schema, terms: Terms, pixels: PixelComponents) -> dict[str, ScoreSource]:
     """All texts, images and other contents, and the categories of many levels, by column."""
+    # trees learn fewer levels as they are
     sources: dict[str, ScoreSource] = {
         column.name: OfLevels(column, position)
         for position, column in enumerate(schema.table)
-        if column.categorical and column.level_count >= MIN_LEVELS
+        if column.categorical and column.level_count >= 20
     }
     for modality, column in schema.contents.items():
         if column.name in terms:
@@ -257,7 +254,7 @@ def _ridge(
     if not len(labels):
         return Learned(np.zeros((features.shape[1], outputs)), np.zeros(outputs))
     targets = np.eye(classes)[labels][:, -outputs:]
-    model = Ridge(penalty, solver=solver, tol=TOLERANCE).fit(features, targets, weights)
+    model = Ridge(penalty, solver=solver, tol=1e-2).fit(features, targets, weights)
     return Learned(model.coef_.reshape(outputs, -1).T, np.broadcast_to(model.intercept_, outputs).copy())
 
 

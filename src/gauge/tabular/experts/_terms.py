@@ -16,8 +16,6 @@ from gauge.tabular.table.rows import Rows
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-MAX_TERMS = 20_000  # words and pairs of words per column
-
 
 class Terms:
     """The vocabulary and the inverse document frequencies of every column of texts that has words."""
@@ -111,10 +109,11 @@ class _Read:
 def _vectorizer(vocabulary: Sequence[str] | None = None) -> "TfidfVectorizer":
     from sklearn.feature_extraction.text import TfidfVectorizer  # it takes longer to import than most predictions
 
+    # words and pairs of words per column
     return TfidfVectorizer(
         sublinear_tf=True,
         ngram_range=(1, 2),
-        max_features=MAX_TERMS,
+        max_features=20_000,
         token_pattern=r"(?u)\b\w+\b",
         vocabulary=vocabulary,
     )

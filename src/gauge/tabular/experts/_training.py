@@ -33,7 +33,6 @@ from gauge.values import Batch, Prediction
 
 logger = logging.getLogger(__name__)
 
-MIN_ROWS_ESTIMATED = 20_000  # training rows from which on the duration is estimated first
 SHARES = {"backbone": 0.5, "mask": 0.6, "refit": 0.7}  # of the time left, by a stage's end
 
 
@@ -102,7 +101,8 @@ def train_network(
         limit.cut_short["backbone"] = max(1, int(share * settings.epochs)), settings.epochs
         settings = settings.model_copy(update={"epochs": limit.cut_short["backbone"][0]})
         stages = plan(task.rows.schema, task.classes, recipe, settings, weights)
-    if len(train) >= MIN_ROWS_ESTIMATED:
+    # training rows from which on the duration is estimated first
+    if len(train) >= 20_000:
         logger.warning(
             "training the network on %d rows takes about %.0f min here; time_limit= (--time-limit) ends it earlier",
             *(len(train), seconds_left(store, stages.values()) / 60),

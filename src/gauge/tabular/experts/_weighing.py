@@ -17,10 +17,7 @@ from gauge.tabular.experts._ensemble import UNUSED, Ensemble, Weights
 from gauge.tabular.table.rows import Rows
 from gauge.training.metrics import SCORES, scores
 
-SPREAD, SLOPE_SPREAD = 0.25, 0.5  # prior deviations of u and v: for a complete row u + v, a factor of 1.7 for an expert
 HIDDEN_COPIES = 2  # of each row held out, with further values hidden
-MIN_WEIGHT = 0.05  # share of the weights below which a slow expert is not asked
-MAX_ROWS = 2000  # held out that weights are learned from
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,8 @@ class HeldOutLogits:
         logits = self.logits[index][:, list(experts)] / len(experts)
         known = logits, np.ones(logits.shape[:2], bool), self.share[index, None], self.labels[index]
         tensors = map(torch.from_numpy, known)
-        combination.learn(*tensors, rows=len(plain), spread=SPREAD, slope_spread=SLOPE_SPREAD)
+        # prior deviations of u and v: for a complete row u + v, a factor of 1.7 for an expert
+        combination.learn(*tensors, rows=len(plain), spread=0.25, slope_spread=0.5)
         return Weights(combination.offset.numpy(), combination.slope[:, 0].numpy())
 
     def cross_fitted(self, experts: Sequence[int]) -> np.ndarray:
@@ -83,10 +81,11 @@ def weigh(
 ) -> pd.DataFrame:
     """Learn what each expert counts from rows held out, nothing for `slow` ones that hardly do, and return the leaderboard:
     what each scores alone and what it weighs, the least log loss first; `combined` is all."""
+    max_rows = 2000  # held out that weights are learned from
     from gauge.training.distributed import broadcast
 
-    if len(rows) > MAX_ROWS:
-        chosen = np.linspace(0, len(rows) - 1, MAX_ROWS).astype(int)
+    if len(rows) > max_rows:
+        chosen = np.linspace(0, len(rows) - 1, max_rows).astype(int)
         rows, labels, part = rows.take(chosen), labels[chosen], part[chosen]
     names = list(ensemble.experts)
     answers = HeldOutLogits.collect(ensemble, rows, labels, part, rate)
@@ -94,7 +93,8 @@ def weigh(
     _set_weights(ensemble, answers, kept)
     for name in slow:
         others = [index for index in kept if names[index] != name]
-        if others and broadcast(bool(ensemble.weights(rows)[names.index(name)] < MIN_WEIGHT)):
+        # share of the weights below which a slow expert is not asked
+        if others and broadcast(bool(ensemble.weights(rows)[names.index(name)] < 0.05)):
             kept = others
             _set_weights(ensemble, answers, kept)
     combined = answers.cross_fitted(kept)

@@ -26,13 +26,7 @@ from gauge.values import Batch
 
 __all__ = ["NetworkExpert"]
 
-BATCH_ROWS = 1024  # on a CPU
-BATCH_UNITS = 2**15  # of the rows of a table without texts and images; more of its rows at once take less Python
-LARGE_BLOCK = 2**25 - 2**16  # bytes; a little below the largest that the rule of `_keep_memory` is about
 BATCH_ROWS_ELSEWHERE = 4096
-MAX_VALIDATION_ROWS = 1000  # held out, evenly chosen, that say whether gates help
-# rows times columns that each stage can learn from once, under a time limit
-CELLS_PER_SECOND, MIN_ROWS_IN_TIME = 5000, 500
 
 
 class NetworkExpert(Expert):
@@ -65,7 +59,8 @@ class NetworkExpert(Expert):
     @classmethod
     def _learn(cls, task: Task, fold: tuple[np.ndarray, np.ndarray]) -> Self:
         train, val = _some(task, fold[0]), fold[1]
-        shown = val[np.linspace(0, len(val) - 1, min(len(val), MAX_VALIDATION_ROWS)).astype(int)]
+        # rows held out, evenly chosen, that say whether gates help
+        shown = val[np.linspace(0, len(val) - 1, min(len(val), 1000)).astype(int)]
         recipe, encoded, device = task.recipe, task.rows.encoded, task.device
         if len(val) and len(np.unique(task.labels[shown])) < task.classes:  # an AUC needs every class
             recipe = replace(recipe, metric=ACCURACY)
@@ -121,10 +116,12 @@ class NetworkExpert(Expert):
     @property
     def _batch_rows(self) -> int:
         """How many rows a CPU reads at once."""
+        batch_rows = 1024  # on a CPU
         counts = self.network.encoder.unit_counts
         if set(counts) != {"table"}:
-            return BATCH_ROWS
-        return min(max(BATCH_ROWS, BATCH_UNITS // (1 + counts["table"])), BATCH_ROWS_ELSEWHERE)
+            return batch_rows
+        # units of the rows of a table without texts and images; more of its rows at once take less Python
+        return min(max(batch_rows, 2**15 // (1 + counts["table"])), BATCH_ROWS_ELSEWHERE)
 
     def _logits(self, batch: Batch) -> Tensor:
         """Without the checks of values: a schema encodes none that is not finite, and rows without any are not asked."""
@@ -159,7 +156,8 @@ class NetworkExpert(Expert):
 def _keep_memory() -> None:
     """Free a large block once, which is never touched. glibc returns freed memory to the system once there is twice as much
     as the largest block that was freed; every batch would get it again page by page, a third of the time of the network."""
-    np.empty(LARGE_BLOCK, np.uint8)
+    # bytes; a little below the largest that the rule of `_keep_memory` is about
+    np.empty(2**25 - 2**16, np.uint8)
 
 
 def _some(task: Task, train: np.ndarray) -> np.ndarray:
@@ -170,7 +168,8 @@ def _some(task: Task, train: np.ndarray) -> np.ndarray:
     if task.recipe.max_rows is not None:
         limits.append(task.recipe.max_rows)
     if left is not None:
-        limits.append(max(MIN_ROWS_IN_TIME, round(left * CELLS_PER_SECOND / len(task.rows.schema.columns))))
+        # at least 500 rows, and rows times columns that each stage can learn from once, under a time limit
+        limits.append(max(500, round(left * 5000 / len(task.rows.schema.columns))))
     if min(limits) == len(train):
         return train
     return np.sort(np.random.default_rng(task.recipe.seed).choice(train, min(limits), replace=False))

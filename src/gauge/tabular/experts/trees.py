@@ -27,16 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Trees"]
 
 MAX_ROUNDS = 400
-PATIENCE = 25  # rounds without an improvement on the rows held out
-MAX_TIME_SHARE = 0.4  # of the time that is left, for one training
-DEFAULT_ROUNDS = 50  # where no rows can be held out
 MAX_TREES = 10_000  # a round has one for each class; where that leaves fewer rounds, they are larger steps
-LARGE_STEP = 0.2  # of 50 classes: with fewer bins a third of the time, half as many trees to answer with, no worse
-# of so many rows: half the time, and the log loss is no worse
-LARGE_TABLE, LARGE_TABLE_STEP, LARGE_TABLE_ROUNDS = 20_000, 0.15, 200
-# 63 lose values that matter exactly, such as distances; 255 take longer
-FEWER_BINS, MAX_ROWS_OF_FEWER_BINS = 127, 10_000
-WIDE_BINS, WIDE_COLUMNS = 31, 100  # with more columns: a fifth of the time, and no worse
 OPTIONS: dict[str, Any] = {
     "learning_rate": 0.06,
     "num_leaves": 15,
@@ -65,10 +56,11 @@ class Trees(Expert):
 
     @classmethod
     def fit(cls, task: Task, folds: Folds) -> tuple[Expert, list[Expert]]:
+        default_rounds = 50  # where no rows can be held out
         import lightgbm  # it imports scikit-learn, which takes longer than most predictions
 
         binary = task.classes == 2
-        max_rounds = min(MAX_ROUNDS, max(DEFAULT_ROUNDS, MAX_TREES // task.classes))
+        max_rounds = min(MAX_ROUNDS, max(default_rounds, MAX_TREES // task.classes))
         options = OPTIONS | {
             "objective": "binary" if binary else "multiclass",
             "num_class": 1 if binary else task.classes,
@@ -77,9 +69,11 @@ class Trees(Expert):
             "seed": task.recipe.seed % 2**31,
         }
         if max_rounds < MAX_ROUNDS:
-            options["learning_rate"] = LARGE_STEP
-        elif len(task.rows) > LARGE_TABLE:
-            options["learning_rate"], max_rounds = LARGE_TABLE_STEP, LARGE_TABLE_ROUNDS
+            # with 50 classes: with fewer bins a third of the time, half as many trees to predict with, no worse
+            options["learning_rate"] = 0.2
+        elif len(task.rows) > 20_000:
+            # half the time, and the log loss is no worse
+            options["learning_rate"], max_rounds = 0.15, 200
         terms, pixels = task.terms, task.pixels
         cross_fit = CrossFit(task, every_source(task.rows.schema, terms, pixels))
         every = np.arange(len(task.rows))
@@ -87,7 +81,7 @@ class Trees(Expert):
         def data(rows: np.ndarray, columns: np.ndarray, train: "lightgbm.Dataset | None" = None) -> "lightgbm.Dataset":
             return _data(task, rows, _cells(task.rows, pixels, columns), train)
 
-        rounds, scores, columns = DEFAULT_ROUNDS, *cross_fit(every)
+        rounds, scores, columns = default_rounds, *cross_fit(every)
         others: list[Expert] = []
         if folds:
             fitted = [cross_fit(train) for train, _ in folds]
@@ -99,7 +93,8 @@ class Trees(Expert):
                 first = data(kept, columns)
                 return first, data(held_out, columns, first), params
 
-            stopping = lightgbm.early_stopping(PATIENCE, verbose=False)
+            # rounds without an improvement on the rows held out
+            stopping = lightgbm.early_stopping(25, verbose=False)
             history: Any = lightgbm.cv(
                 options,
                 data(every, columns),
@@ -165,7 +160,8 @@ def _in_time(task: Task) -> Any:
     import lightgbm
 
     left = task.seconds_left
-    end = float("inf") if left is None else task.seconds_used + MAX_TIME_SHARE * left
+    # largest share of the time that is left, for one training
+    end = float("inf") if left is None else task.seconds_used + 0.4 * left
 
     def stop(state: Any) -> None:
         if task.seconds_used > end:
@@ -179,10 +175,11 @@ def _data(task: Task, rows: np.ndarray, cells: np.ndarray, train: "lightgbm.Data
     import lightgbm
 
     categorical = [index for index, size in enumerate(task.rows.schema.cardinalities) if size > 1]
-    few_rows, many_trees = len(task.rows) <= MAX_ROWS_OF_FEWER_BINS, MAX_ROUNDS * task.classes > MAX_TREES
-    bins = FEWER_BINS if few_rows or many_trees else 255
-    if cells.shape[1] > WIDE_COLUMNS:
-        bins = WIDE_BINS
+    # 63 bins lose values that matter exactly, such as distances; 255 take longer
+    few_rows, many_trees = len(task.rows) <= 10_000, MAX_ROUNDS * task.classes > MAX_TREES
+    bins = 127 if few_rows or many_trees else 255
+    if cells.shape[1] > 100:
+        bins = 31  # a fifth of the time, and no worse
     return lightgbm.Dataset(
         cells[rows],
         task.labels[rows],

@@ -23,11 +23,11 @@ METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README
 HISTORY = "metrics.jsonl"
 MAX_JSON_BYTES, MAX_WEIGHTS_BYTES = 64 * 2**20, 16 * 2**30  # of one file
 MAX_TOKENIZER_FILES = 10_000
-MAX_COLUMNS, MAX_CLASSES, MAX_ROWS = 100_000, 100_000, 10**12
+MAX_COLUMNS, MAX_CLASSES = 100_000, 100_000
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0, le=MAX_ROWS)]
+Count = Annotated[int, Field(ge=0, le=10**12)]
 CLASS_TYPE = r"^(?:object|text|bool|u?int(?:8|16|32|64)|float(?:16|32|64))$"
 
 

@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 COVERAGE = 0.9  # unless another is asked for
 GROUPS = 5  # of rows with some values missing; complete ones and those without a value are two more
-MAX_ROWS = 1000  # held out that a group is calibrated on
 MIN_SCORES = 400  # of a group: fewer rows are hidden several times
-MAX_COPIES = 8
-MIN_ROWS = 10  # of a group; fewer take the limits of rows with more missing values
 DECIMALS = 6  # of a score, rounded up
 
 
@@ -131,11 +128,12 @@ def calibrate(
     for number in reversed(range(number_of_groups(columns))):
         counts = np.flatnonzero(every == number)
         usable = np.flatnonzero(missing <= counts.max())
-        if groups and len(usable) < MIN_ROWS:
+        # groups of fewer rows take the limits of rows with more missing values
+        if groups and len(usable) < 10:
             groups.append(groups[-1])
             continue
-        chosen = draw.permutation(usable)[:MAX_ROWS]
-        copies = 1 if number == 0 or counts.min() == columns else min(MAX_COPIES, ceil(MIN_SCORES / len(chosen)))
+        chosen = draw.permutation(usable)[:1000]  # rows held out that a group is calibrated on
+        copies = 1 if number == 0 or counts.min() == columns else min(8, ceil(MIN_SCORES / len(chosen)))
         index = np.tile(chosen, copies)
         hidden = rows.take(index).keep(_kept(observed[index], counts, draw))
         right = predict(hidden)[np.arange(len(index)), labels[index]]

@@ -52,7 +52,6 @@ DATES = {  # in the order in which they are tried: a day comes before its month 
 }
 TWO_DIGITS = re.compile(r"((?:\d{1,2}[./-])?(?:\d{1,2}|[A-Za-z]{3})[./-])(\d{2})(?=$|,?\s)", re.ASCII)  # the year last
 TIME_OF_DAY = r",?\s+((?:[01]?\d|2[0-4]):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?(?:\s*[AaPp]\.?[Mm]\.?)?)$"  # after a date
-COMMON_YEARS = range(1678, 2262)  # those that every version of pandas can represent
 
 
 def date_format(words: pd.Series) -> tuple[str, bool] | None:
@@ -137,7 +136,8 @@ def quick_day(cell: str, form: str) -> float:
     pattern = "%Y-%m-%d" if ISO_DATE.fullmatch(text) else form.replace("%y", "%Y")
     with suppress(ValueError):
         day = datetime.strptime(text, pattern)
-        return float(day.toordinal() - date(1970, 1, 1).toordinal()) if day.year in COMMON_YEARS else math.nan
+        # years that every version of pandas can represent
+        return float(day.toordinal() - date(1970, 1, 1).toordinal()) if day.year in range(1678, 2262) else math.nan
     return math.nan
 
 

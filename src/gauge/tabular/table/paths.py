@@ -8,7 +8,6 @@ LINES = (".jsonl", ".ndjson")
 SHEETS = (".xlsx", ".xlsm")
 SUFFIXES = (*SEPARATORS, *LINES, ".parquet", *SHEETS)
 PACKED = (".gz", ".bz2", ".xz", ".zip")  # after one of the endings of text
-SUPPORTED = f"{', '.join(SUFFIXES)}, or packed text such as .csv.gz ({', '.join(PACKED)})"
 CURES = {
     **dict.fromkeys((".xls", ".xlsb", ".ods", ".numbers"), "save the sheet as .xlsx or CSV UTF-8"),
     **dict.fromkeys(PACKED, "name it after the table in it, as in table.csv.gz, or unpack it"),
@@ -23,6 +22,7 @@ CURES = {
 
 def table_files(table: Path) -> list[Path]:
     """The files of a table, sorted: the file itself, those in a folder, or those that match a pattern (part-*.csv)."""
+    supported = f"{', '.join(SUFFIXES)}, or packed text such as .csv.gz ({', '.join(PACKED)})"
     if table.is_dir():
         files = sorted(path for path in table.iterdir() if kind(path) in SUFFIXES)
     elif table.exists() or not re.search(r"[*?[]", table.name):
@@ -31,12 +31,12 @@ def table_files(table: Path) -> list[Path]:
         files = sorted(table.parent.glob(table.name))
     endings = sorted({kind(path) + packing(path) for path in files})
     if not files:
-        raise ValueError(f"{table} holds no table; give a file, a folder or a pattern of files that end in {SUPPORTED}")
+        raise ValueError(f"{table} holds no table; give a file, a folder or a pattern of files that end in {supported}")
     if len(endings) > 1:
         raise ValueError(f"{table} holds files that end in {' and '.join(endings)}; choose one kind by a pattern")
     if kind(files[0]) not in SUFFIXES:
         cure = f"; {CURES[endings[0]]}" if endings[0] in CURES else ""
-        raise ValueError(f"{files[0]} is not a supported table{cure}; give a file that ends in {SUPPORTED}")
+        raise ValueError(f"{files[0]} is not a supported table{cure}; give a file that ends in {supported}")
     for path in files:
         if not path.is_file():
             raise ValueError(f"there is no file {path}")

@@ -10,8 +10,6 @@ from typing import Any
 
 from gauge.data.images import HALF
 
-SIDE = 224  # pixels, where a config does not say
-
 
 @dataclass(frozen=True)
 class Pretrained:
@@ -51,7 +49,7 @@ class Pretrained:
     @property
     def side(self) -> int:
         """Height and width of its images."""
-        size = self.config.get("image_size") or SIDE
+        size = self.config.get("image_size") or 224  # pixels, where a config does not say
         return size if isinstance(size, int) else int(size[0])
 
     def network(self, *, weights: bool) -> Any:
