@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-RATES = ("eta=", "gamma=", "overall=")
 GRID = re.compile(r"gauge:gauge-grid(\d+)")
 
 
@@ -82,7 +81,9 @@ class Table:
     def rates(self) -> dict[str, dict[float, tuple[float, ...]]]:
         """Return the values of each named row by missing rate, if columns are missing rates: complete, and those in
         `RATES`."""
-        alone = [column for column in self.columns if column.startswith(RATES) and "," not in column]
+        alone = [
+            column for column in self.columns if column.startswith(("eta=", "gamma=", "overall=")) and "," not in column
+        ]
         rates = {column: float(column.partition("=")[2]) for column in alone}
         rates |= {"complete": 0.0} if rates else {}
         return {

@@ -13,7 +13,6 @@ from gauge_lab.statistics import Difference, holm
 Scores = Mapping[str, Mapping[str, Mapping[str, Mapping[int, float]]]]
 """Percent by benchmark, condition, row and seed."""
 MARGIN = 1.0  # points within which two rows are level
-RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def regrets(scores: Scores) -> dict[str, Regret]:
     draw = np.random.default_rng(0)
     drawn = [
         [_regret(array[..., draw.integers(array.shape[-1], size=array.shape[-1])]) for array in arrays]
-        for _ in range(RESAMPLES)
+        for _ in range(2000)  # resamples
     ]
     low, high = np.quantile([np.mean(drawn, axis=1), np.max(drawn, axis=1)], (0.025, 0.975), axis=1)
     return {

@@ -18,7 +18,6 @@ from gauge_lab.benchmarks.readers.binding import (
     read_binding,
 )
 
-PROTOCOLS = parse_protocols("complete", "eta=0.25", "eta=0.5", "eta=0.75", "missing=counts+composition")
 FILES = {
     "davis": ("drug-target_interaction_affinities_Kd__Davis_et_al.2011v1.txt", -100.0),  # nM
     "kiba": ("kiba_binding_affinity_v2.txt", 12.1),
@@ -27,6 +26,7 @@ FILES = {
 
 def binding(name: str, *, cold: Cold = "", epochs: int = 20) -> Benchmark:
     """Does a drug bind a protein: Kd of at most 100 nM (Davis), a KIBA score of at least 12.1. All stages train alike."""
+    protocols = parse_protocols("complete", "eta=0.25", "eta=0.5", "eta=0.75", "missing=counts+composition")
     shared: dict[str, Any] = {"learning_rate": 1e-3, "schedule": "cosine", "patience": None, "precision": "tf32"}
     file, binds = FILES[name]
     training = TrainSettings(epochs=epochs, batch_size=256, **shared)
@@ -44,7 +44,7 @@ def binding(name: str, *, cold: Cold = "", epochs: int = 20) -> Benchmark:
         heads=4,
         imputer="zero",
         imputer_options={},
-        protocols=PROTOCOLS,
+        protocols=protocols,
         settings=StageSettings(
             imputer=training.model_copy(update={"epochs": 0}), backbone=training, experts=training, finetune=training
         ),

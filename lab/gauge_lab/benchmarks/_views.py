@@ -7,8 +7,6 @@ from gauge.masks import AnyModalities, parse_protocols
 from gauge.training.settings import TrainSettings
 from gauge_lab.benchmarks import Modality, StageSettings
 
-RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
-PROTOCOLS = parse_protocols("complete", *(f"overall={rate}" for rate in RATES))
 WIDTH = 64
 
 
@@ -19,8 +17,9 @@ def vector_views(views: Mapping[str, int], *, epochs: int, rows: int) -> dict[st
     The protocols are those of incomplete multi-view classification: a share of all views is missing, in training data too
     if `incomplete` says so. Five divisions test every row once.
     """
+    protocols = parse_protocols("complete", *(f"overall={rate}" for rate in (0.1, 0.2, 0.3, 0.4, 0.5)))
     networks = vector_networks(views, epochs=epochs, donors=rows, hidden=2 * WIDTH, learning_rate=3e-3)
-    return networks | {"protocols": PROTOCOLS, "backbones": 5, "folds": 5, "disjoint": True}
+    return networks | {"protocols": protocols, "backbones": 5, "folds": 5, "disjoint": True}
 
 
 def vector_networks(

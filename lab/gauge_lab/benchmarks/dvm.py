@@ -11,7 +11,6 @@ from gauge_lab.benchmarks.readers.tip import SIDE, Files, read_split
 
 __all__ = ["BENCHMARK"]
 
-ROWS = {"train": 70_565, "val": 17_642, "test": 88_207}
 LENGTHS = "tabular_lengths_all_views_physical_reordered.pt"
 FOLDERS = ("DVM/features", "features", ".")
 NUMBERS = (
@@ -28,6 +27,7 @@ def read(split: str, data: Path) -> Dataset:
 
     NOTE[PAPER] dvm-classes: the paper counts 283 car models; the published labels have 286.
     """
+    rows = {"train": 70_565, "val": 17_642, "test": 88_207}
     files = Files(
         f"dvm_features_{split}_noOH_all_views_physical_jittered_50_reordered.csv",
         f"labels_model_all_{split}_all_views.pt",
@@ -35,7 +35,7 @@ def read(split: str, data: Path) -> Dataset:
         LENGTHS,
     )
     folder = find_folder(data, FOLDERS, LENGTHS, "data of dvm")
-    return read_split(split, data, folder, files, columns=COLUMNS, num_classes=CLASSES, official=ROWS[split])
+    return read_split(split, data, folder, files, columns=COLUMNS, num_classes=CLASSES, official=rows[split])
 
 
 # NOTE[PAPER] tip-schedule: TIP warms up for ten epochs and decays weights (1.5e-6, hearts 1e-4); here neither is done.

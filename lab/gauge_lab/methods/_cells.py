@@ -16,8 +16,6 @@ from gauge.randomness import sample_keys
 from gauge.types import Method
 from gauge.values import Batch, Prediction
 
-ROWS_AT_ONCE = 512
-
 
 @dataclass(frozen=True)
 class CellRows:
@@ -80,7 +78,7 @@ class CellClassifier(Method):
         copies = 1 if isinstance(self.masks, Complete) else 8  # copies of every row, each under another mask
         features, labels = [], []
         for copy in range(copies):
-            for index in torch.arange(len(data), device=data.device).split(ROWS_AT_ONCE):
+            for index in torch.arange(len(data), device=data.device).split(512):  # rows at once
                 key = sample_keys(index, self.seed, "cells", copy)
                 batch = data.batch(index, keep=self.masks.keep(data.feature_counts, key), key=key)
                 features.append(self.features(batch).cpu().numpy())

@@ -24,8 +24,6 @@ from gauge_lab.methods.mtl import subset_code
 
 __all__ = ["MAP"]
 
-LENGTHS = {33: 8, 91: 16}  # prompts by the number of units: DVM's, then CAD's and Infarction's
-
 
 def prompt_length(units: int) -> int:
     """The number of prompts that join `units` units at each block.
@@ -35,8 +33,9 @@ def prompt_length(units: int) -> int:
     >>> [prompt_length(units) for units in (2, 3, 20, 33, 91)]
     [4, 4, 12, 8, 16]
     """
+    lengths = {33: 8, 91: 16}  # prompts by the number of units: DVM's, then CAD's and Infarction's
     # 4 prompts for up to MAX_RAW_UNITS units (MST, CelebA), and more (PolyMNIST)
-    return LENGTHS.get(units, 12 if units > MAX_RAW_UNITS else 4)
+    return lengths.get(units, 12 if units > MAX_RAW_UNITS else 4)
 
 
 class MAP(Method):

@@ -31,5 +31,6 @@ def make_latent_classifier(train: Dataset, imputer: MoPoE, **options: Any) -> La
     return LatentClassifier(imputer, **options)
 
 
-ROWS = tuple(VARIANTS)
-PLAN = baseline_plan(VARIANTS, make_latent_classifier, needs_imputer, arguments, rows=ROWS, unsupported=unsupported)
+PLAN = baseline_plan(
+    VARIANTS, make_latent_classifier, needs_imputer, arguments, rows=tuple(VARIANTS), unsupported=unsupported
+)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 OPSETS = {"": 20, "ai.onnx.ml": 3}
-ROWS = "rows"  # the name of the first axis of inputs and outputs
 NEEDS_ONNX = "exporting to ONNX needs onnx; install it with: pip install 'gauge-ml[onnx]'"
 
 
@@ -91,4 +90,5 @@ class Graph:
         return int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def _value(self, name: str, dtype: Any, shape: Sequence[int | str]) -> Any:
-        return self.onnx.helper.make_tensor_value_info(name, self._type(dtype), [ROWS, *shape])
+        # the first axis of inputs and outputs is called "rows"
+        return self.onnx.helper.make_tensor_value_info(name, self._type(dtype), ["rows", *shape])

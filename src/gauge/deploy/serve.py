@@ -31,8 +31,6 @@ logger = logging.getLogger(__name__)
 
 Answer = dict[str, Sequence[dict[str, Any]]]
 
-CLOSE = {"Connection": "close"}  # the rest of the body is not read
-
 
 class Service:
     """The routes of a server, one method each, and what they count: requests by path and status, their seconds, the rows of
@@ -107,7 +105,8 @@ class Service:
 
     async def _respond(self, request: Request, answer: Callable[[bytes], Awaitable[Answer]]) -> Response:
         """The answer as JSON, or the error with its status."""
-        headers = {408: CLOSE, 413: CLOSE, 415: CLOSE, 503: {"Retry-After": "1"} | CLOSE}
+        close = {"Connection": "close"}  # the rest of the body is not read
+        headers = {408: close, 413: close, 415: close, 503: {"Retry-After": "1"} | close}
         path, started = request.scope["path"], time.perf_counter()
         try:
             content: dict[str, Any] = await self._answered(request, answer)

@@ -9,7 +9,7 @@ from gauge.types import Encoder
 
 __all__ = ["Tokens"]
 
-BLANK, UNKNOWN = 0, 1  # the numbers of positions after the end of a text, and of words not seen in training
+UNKNOWN = 1  # the number of words not seen in training
 
 
 class Tokens(Encoder):
@@ -26,7 +26,8 @@ class Tokens(Encoder):
         if len(shape) != 1:
             raise ValueError(f"a text has shape [words], not {list(shape)}; give the number of each word")
         (self.units,), self.width, self.words = shape, width, words
-        self.embedding = nn.Embedding(words, width, padding_idx=BLANK)
+        # 0 is the number of positions after the end of a text
+        self.embedding = nn.Embedding(words, width, padding_idx=0)
         self.neighbours = nn.Conv1d(width, width, 3, padding=1)
 
     def forward(self, x: Tensor, observed: Tensor) -> Float[Tensor, "b n c"]:

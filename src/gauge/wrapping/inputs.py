@@ -8,9 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-TEXTS = ("input_ids", "inputs_embeds")
-WORDS = (torch.int32, torch.int64)
-
 
 def named_inputs(model: nn.Module, args: tuple[Any, ...], inputs: Mapping[str, Any]) -> dict[str, Any]:
     """All inputs by the names that the model gives them, those in a mapping by its keys. A module that passes on all it gets
@@ -58,7 +55,7 @@ def differentiable(value: Any) -> Any:
 
 def text_of(named: Mapping[str, Any]) -> Tensor | None:
     """The text among the inputs, as numbers of words or as vectors."""
-    return next((named[name] for name in TEXTS if isinstance(named.get(name), Tensor)), None)
+    return next((named[name] for name in ("input_ids", "inputs_embeds") if isinstance(named.get(name), Tensor)), None)
 
 
 def contents(named: Mapping[str, Any]) -> list[Tensor]:
@@ -69,7 +66,11 @@ def contents(named: Mapping[str, Any]) -> list[Tensor]:
         for name, value in named.items()
         if isinstance(value, Tensor)
         and not any(part in name for part in ("mask", "type", "position"))
-        and (value.ndim > 1 if value.is_floating_point() else value.ndim == 2 and value.dtype in WORDS)
+        and (
+            value.ndim > 1
+            if value.is_floating_point()
+            else value.ndim == 2 and value.dtype in (torch.int32, torch.int64)
+        )
     ]
 
 

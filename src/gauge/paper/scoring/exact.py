@@ -12,8 +12,6 @@ from gauge.values import Evidence
 
 __all__ = ["exact_evidence", "exact_effects"]
 
-ROWS_AT_ONCE = 4096
-
 
 def exact_evidence(classifier: Classifier, tokens: Tokens, **options: Unpack[ScoreOptions]) -> Evidence:
     """The magnitude of the exact effect of every unit."""
@@ -37,7 +35,7 @@ def _effects(
 ) -> tuple[Tensor, Tensor]:
     reference, objective = options.get("reference"), options.get("objective", "logit")
     samples, count, _ = tokens.shape
-    units_at_once = units_at_once or max(1, min(count, ROWS_AT_ONCE // samples))
+    units_at_once = units_at_once or max(1, min(count, 4096 // samples))  # rows at once
     logits = classifier(tokens, None)
     target = logits.argmax(-1)
     before = saliency(logits.float(), target, objective)

@@ -31,7 +31,6 @@ from gauge.training.metrics import NORMAL_QUANTILE, log_losses
 
 MAX_VALUES = 5  # of a missing cell that are tried
 MAX_TRIALS = 3000  # hidden values that are returned
-ROWS_AT_ONCE = 4000
 
 
 class Trials(NamedTuple):
@@ -152,6 +151,7 @@ def _measured(
 
 def information(ensemble: Ensemble, trust: CellTrust | None, rows: Rows, trials: Trials) -> np.ndarray:
     """Return what the model expects to learn about the label from each value, in nats: see I above."""
+    rows_at_once = 4000
     expected, suggested = np.zeros(len(trials.row)), _suggested(rows, trust)[trials.column]
     contents = suggested < 0
     if contents.any():
@@ -160,8 +160,8 @@ def information(ensemble: Ensemble, trust: CellTrust | None, rows: Rows, trials:
     quick = [name for name, expert in ensemble.experts.items() if expert.network is None]
     quickly = ensemble.only(quick) if quick else ensemble
     cells = np.flatnonzero(~contents)
-    for start in range(0, len(cells), ROWS_AT_ONCE // MAX_VALUES):
-        part = cells[start : start + ROWS_AT_ONCE // MAX_VALUES]
+    for start in range(0, len(cells), rows_at_once // MAX_VALUES):
+        part = cells[start : start + rows_at_once // MAX_VALUES]
         assert trust is not None
         expected[part] = _cell_information(quickly, trust, rows, Trials(trials.row[part], suggested[part]))
     return expected

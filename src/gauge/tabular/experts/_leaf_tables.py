@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import lightgbm
 
 MAX_LEAVES = 16  # of a tree: bits of a mask
-ROWS_AT_ONCE = 256  # whose masks stay in the cache
 ZERO = 1e-35  # numbers within it of 0 are 0 to LightGBM
 MASK = np.uint16
 
@@ -82,7 +81,8 @@ class LeafTables:
 
     def scores(self, cells: np.ndarray) -> np.ndarray:
         """The raw scores of rows: [rows, outputs]."""
-        parts = [self._scores(cells[start : start + ROWS_AT_ONCE]) for start in range(0, len(cells), ROWS_AT_ONCE)]
+        rows_at_once = 256  # whose masks stay in the cache
+        parts = [self._scores(cells[start : start + rows_at_once]) for start in range(0, len(cells), rows_at_once)]
         return np.concatenate([np.zeros((0, self.outputs)), *parts])
 
     def _scores(self, cells: np.ndarray) -> np.ndarray:

@@ -12,7 +12,6 @@ from torch import Tensor
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.table.rows import Rows
 
-ROWS_AT_ONCE = 256
 MAX_DEVIATION = 4.0  # from the mean, in deviations; components beyond are clipped
 
 
@@ -80,7 +79,7 @@ class PixelComponents:
         parts = [np.zeros((len(rows), 0), np.float32)]
         for modality, directions in self.directions.items():
             column = rows.schema.contents[modality]
-            split = rows.encoded.inputs[modality].split(ROWS_AT_ONCE)
+            split = rows.encoded.inputs[modality].split(256)  # rows at once
             values = [(column.vectors(part) - self.means[modality]) @ directions.T for part in split]
             observed = rows.encoded.observed[modality].numpy()[:, None]
             parts.append(np.where(observed, np.concatenate(values).clip(-MAX_DEVIATION, MAX_DEVIATION), np.nan))

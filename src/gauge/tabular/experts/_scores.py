@@ -25,8 +25,6 @@ from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import fold_numbers
 
-FOLDS = 4
-
 
 class Learned(NamedTuple):
     """A linear model of a column: scores are its features times `coefficients`, plus `offsets`."""
@@ -227,7 +225,7 @@ class CrossFit:
         columns = np.full((count, whole.count), np.nan, np.float32)
         if self.sources:
             others, groups = np.setdiff1d(np.arange(count), train), self.task.splits.take(train).groups
-            fold = fold_numbers(self.task.labels[train], FOLDS, self.task.recipe.seed, groups)
+            fold = fold_numbers(self.task.labels[train], 4, self.task.recipe.seed, groups)  # folds
             columns[others] = whole.apply(self.read, others)
             for number in np.unique(fold):
                 held_out = train[fold == number]

@@ -6,7 +6,6 @@ from pathlib import Path
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 LINES = (".jsonl", ".ndjson")
 SHEETS = (".xlsx", ".xlsm")
-SUFFIXES = (*SEPARATORS, *LINES, ".parquet", *SHEETS)
 PACKED = (".gz", ".bz2", ".xz", ".zip")  # after one of the endings of text
 CURES = {
     **dict.fromkeys((".xls", ".xlsb", ".ods", ".numbers"), "save the sheet as .xlsx or CSV UTF-8"),
@@ -22,9 +21,10 @@ CURES = {
 
 def table_files(table: Path) -> list[Path]:
     """The files of a table, sorted: the file itself, those in a folder, or those that match a pattern (part-*.csv)."""
-    supported = f"{', '.join(SUFFIXES)}, or packed text such as .csv.gz ({', '.join(PACKED)})"
+    suffixes = (*SEPARATORS, *LINES, ".parquet", *SHEETS)
+    supported = f"{', '.join(suffixes)}, or packed text such as .csv.gz ({', '.join(PACKED)})"
     if table.is_dir():
-        files = sorted(path for path in table.iterdir() if kind(path) in SUFFIXES)
+        files = sorted(path for path in table.iterdir() if kind(path) in suffixes)
     elif table.exists() or not re.search(r"[*?[]", table.name):
         files = [table]
     else:
@@ -34,7 +34,7 @@ def table_files(table: Path) -> list[Path]:
         raise ValueError(f"{table} holds no table; give a file, a folder or a pattern of files that end in {supported}")
     if len(endings) > 1:
         raise ValueError(f"{table} holds files that end in {' and '.join(endings)}; choose one kind by a pattern")
-    if kind(files[0]) not in SUFFIXES:
+    if kind(files[0]) not in suffixes:
         cure = f"; {CURES[endings[0]]}" if endings[0] in CURES else ""
         raise ValueError(f"{files[0]} is not a supported table{cure}; give a file that ends in {supported}")
     for path in files:
