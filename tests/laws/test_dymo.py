@@ -13,7 +13,7 @@ from gauge import Dataset
 from gauge.masks import AnyModalities, mask_split
 from gauge.types import Encoder
 from gauge_lab.benchmarks.polymnist5k import BENCHMARK
-from gauge_lab.methods.dymo import CALIBRATIONS, TAILS, DyMo, State
+from gauge_lab.methods.dymo import CALIBRATIONS, TAILS, DyMo, SubsetState
 from gauge_lab.plans import last_stage, plan_of
 
 NAMES = list(SHAPES)
@@ -180,7 +180,7 @@ def scripted(qualities):
     def look(observed, recovered, accepted):
         sets = ["".join(str(place) for place in range(3) if flags[place]) for flags in accepted]
         quality = torch.tensor([qualities[accepted] for accepted in sets], dtype=torch.float64)
-        return State(torch.zeros(len(sets), CLASSES), quality, torch.ones(len(sets)))
+        return SubsetState(torch.zeros(len(sets), CLASSES), quality, torch.ones(len(sets)))
 
     method._look = look
     return method

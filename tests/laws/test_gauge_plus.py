@@ -108,7 +108,7 @@ def opinions(rows, good):
 
 @pytest.mark.parametrize("good", [0, 1])
 def test_validation_data_decides_which_answer_counts(good):
-    combine = Combination(answers=2, modalities=1)
+    combine = Combination(votes=2, modalities=1)
     logits, present, share, labels = opinions(600, good)
     combine.learn(logits, present, share, labels, rows=600)
     weights = combine.weights(present, share)[0]

@@ -96,7 +96,7 @@ def test_the_vote_of_a_head_counts_as_far_as_what_it_reads_is_trusted(batch):
     method = sure(trusting(), -50.0)
     network = method.gauge.decide(method.read(batch)).logits.log_softmax(-1)
     torch.testing.assert_close(method.predict(batch).logits.log_softmax(-1), network, atol=1e-5, rtol=1e-5)
-    combine, logits = Combination(answers=2, modalities=1), helpers.noise(4, 2, 3)
+    combine, logits = Combination(votes=2, modalities=1), helpers.noise(4, 2, 3)
     present, share, trust = torch.ones(4, 2).bool(), torch.ones(4, 1), torch.tensor([[1.0, 0.25]]).expand(4, 2)
     mixed = 0.25 * logits[:, 1].softmax(-1) + 0.75 / 3
     torch.testing.assert_close(combine(logits, present, share, trust), logits[:, 0].log_softmax(-1) + mixed.log())

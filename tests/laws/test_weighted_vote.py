@@ -102,7 +102,7 @@ def test_training_learns_and_validation_data_alone_decides_the_weights(train):
 
 def test_the_shares_of_the_classes_count_once_however_many_votes_there_are():
     """Answers that know nothing but that the second class is rare say just that together."""
-    combine, rare = Combination(answers=3, modalities=3, classes=2), torch.tensor([0.9, 0.1])
+    combine, rare = Combination(votes=3, modalities=3, classes=2), torch.tensor([0.9, 0.1])
     combine.count_classes(torch.cat([torch.zeros(8999), torch.ones(999)]).long())
     logits = rare.log().expand(2, 3, 2)
     present = torch.tensor([[True, False, False], [True, True, True]])

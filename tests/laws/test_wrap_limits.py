@@ -169,11 +169,11 @@ def perceiver():
     [
         (lambda: Encoder(batch_first=False), 3, r"the blocks of Encoder read \[s, b, c\]; wrap needs \[b, s, c\]"),
         (xlnet, 3, r"the blocks of XLNet\w+ read \[s, b, c\]"),
-        (xlnet, 7, "the tokens of one sample change what XLNet.* answers for others"),  # as many samples as tokens
+        (xlnet, 7, "the tokens of one sample change the logits of XLNet.* for others"),  # as many samples as tokens
         (perceiver, 2, "read 4 positions for 7 tokens or patches, so that a gate would not belong to one"),
         (lambda: Checkpointed(True), 2, "have no gradient in its tokens .*; call it without torch.utils.checkpoint"),
         (lambda: Checkpointed(False), 2, "have no gradient in its tokens .*; call it without torch.utils.checkpoint"),
-        (Offset, 2, "answers differently from the model itself"),
+        (Offset, 2, "has other logits than the model itself"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")

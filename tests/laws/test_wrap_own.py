@@ -188,7 +188,7 @@ def test_a_mask_that_means_the_opposite_of_its_name_is_refused(length):
         ),
         (
             {"head": "mean", "wrong": "several sequences"},
-            "Own answers 2 samples from 4 sequences; wrap needs one sequence for each",
+            "Own has logits of 2 samples from 4 sequences; wrap needs one for each",
         ),
         ({"wrong": "tuple"}, r"blocks of Own reads a tuple; wrap needs Transformer blocks over sequences \[b, s, c\]"),
     ],

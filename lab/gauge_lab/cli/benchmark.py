@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gauge.cli.options import AsJson, Device, Epochs, Plugins, TimeLimit, seconds
+from gauge.cli.options import AsJson, Device, Epochs, Plugins, TimeLimitOption, seconds
 from gauge.cli.output import print_markdown, progress
 from gauge_lab.registry import BENCHMARKS, METHODS
 
@@ -63,7 +63,7 @@ def benchmark(
     epochs: Epochs = None,
     save: Annotated[Path | None, typer.Option(help="Where tables and results go. Default: the workspace.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="How many stages to train in parallel, on all GPUs.")] = 1,
-    time_limit: TimeLimit = None,
+    time_limit: TimeLimitOption = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Folder to log losses and scores for TensorBoard.")] = None,
     reuse: Annotated[bool, typer.Option("--reuse", help="Use trained stages even if the code has changed.")] = False,
     plugin: Plugins = None,

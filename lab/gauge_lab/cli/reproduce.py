@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gauge.choices import pick
-from gauge.cli.options import Device, TimeLimit
+from gauge.cli.options import Device, TimeLimitOption
 from gauge.cli.output import progress
 from gauge_lab.cli.benchmark import Execution, compare
 from gauge_lab.cli.stage import audits_of
@@ -34,7 +34,7 @@ def reproduce(
     results: Annotated[Path, typer.Option(help="Folder with the manifest, settings and results.")] = Path("results"),
     out: Annotated[Path, typer.Option(help="Workspaces for models, one for each benchmark.")] = Path("runs"),
     jobs: Annotated[int, typer.Option(min=1, help="How many stages to train in parallel.")] = 1,
-    time_limit: TimeLimit = None,
+    time_limit: TimeLimitOption = None,
     device: Device = None,
 ) -> None:
     """Run what is missing of a table or figure, and write its results, tables and figures.

@@ -1,9 +1,9 @@
 """Distilled: a method that learns from samples without labels, by the class probabilities that others give them.
 
-L = loss(student, x_i under masks, p_i),   p_i = the label where there is one, else the answer of the teacher to x_i
+L = loss(student, x_i under masks, p_i),   p_i = the label where there is one, else the prediction of the teacher for x_i
 
 The teacher reads all observed values of a sample and the student random subsets of them, so that the student learns to
-answer from parts as the teacher does from the whole.
+predict from parts as the teacher does from the whole.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """DyMo: complete the input, then add imputed modalities one by one while they make the features clearer.
 
-State S: q = max_c softmax(s(f, p̄_c) / 0.1), π = P(|z| > d(f, μ_{S,ŷ}) / σ_{S,ŷ}) with ŷ the predicted class.
+SubsetState S: q = max_c softmax(s(f, p̄_c) / 0.1), π = P(|z| > d(f, μ_{S,ŷ}) / σ_{S,ŷ}) with ŷ the predicted class.
 Reward of a modality u: R_u = q_u · g(π, π_u) - q with g = 1 where π_u >= π. The best positive one is added; negative ones
 are never considered again.
 """
@@ -51,7 +51,7 @@ class Selection:
     rounds: int
 
 
-class State(NamedTuple):
+class SubsetState(NamedTuple):
     """The backbone's prediction for a set of modalities, and how clear (`quality`) and usual (`tail`) its features are."""
 
     logits: Float[Tensor, "b k"]
@@ -152,13 +152,13 @@ class DyMo(Method):
         features = [self.backbone.represent(*under_subsets(units, chosen))[1] for chosen in subsets]
         return torch.cat(features).unflatten(0, (-1, len(batch)))
 
-    def _look_at_rows(self, observed: Units, imputed: Units, rows: Tensor, accepted: Tensor) -> State:
+    def _look_at_rows(self, observed: Units, imputed: Units, rows: Tensor, accepted: Tensor) -> SubsetState:
         step = self._rows_per_pass(observed)
         parts = zip(rows.split(step), accepted.split(step), strict=True)
         states = [self._look(_rows(observed, some), _rows(imputed, some), flags) for some, flags in parts]
-        return State(*map(torch.cat, zip(*states, strict=True)))
+        return SubsetState(*map(torch.cat, zip(*states, strict=True)))
 
-    def _look(self, observed: Units, imputed: Units, accepted: Bool[Tensor, "b m"]) -> State:
+    def _look(self, observed: Units, imputed: Units, accepted: Bool[Tensor, "b m"]) -> SubsetState:
         """The state with the accepted modalities imputed and the others as observed."""
         added = accepted[:, observed.modality]
         visible = observed.observed | added
@@ -168,7 +168,7 @@ class DyMo(Method):
         subset = self.number[subset_code(visible, observed.modality, self.modalities)]
         quality = (metric.similarity(features, self.prototypes) / TEMPERATURE).softmax(-1).amax(-1)
         deviation = metric.distance(features, self.means[subset, label]) / self.spreads[subset, label]
-        return State(logits, quality, TAILS[self.tail](deviation))
+        return SubsetState(logits, quality, TAILS[self.tail](deviation))
 
     def _calibrate(self, before: Tensor, after: Tensor) -> Tensor:
         """g: the factor of the new quality where the features have become less usual."""

@@ -37,5 +37,5 @@ class Ensemble(Method):
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
         members = (member for member in self.members if isinstance(member, Method))
-        answers = [member.predict(batch).logits.float().log_softmax(-1) for member in members]
-        return Prediction(torch.stack(answers).logsumexp(0) - math.log(len(answers)))
+        logits = [member.predict(batch).logits.float().log_softmax(-1) for member in members]
+        return Prediction(torch.stack(logits).logsumexp(0) - math.log(len(logits)))

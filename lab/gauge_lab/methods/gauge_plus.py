@@ -1,4 +1,4 @@
-"""GAUGE+: whole units beside fine ones, a head for each modality, and one answer from the network and all heads."""
+"""GAUGE+: whole units beside fine ones, a head for each modality, and one prediction from the network and all heads."""
 
 from gauge.plus.gauge_plus import GaugePlus
 

@@ -4,7 +4,7 @@ L = mean CE(network) over random subsets + Σ_m mean CE(head_m) over the samples
 g_m = 2a · n + 2(1 - a) · h, with n and h the gradients of network and head at the units of modality m; a = 1/2 unless
       n · h < 0, then the a in [0, 1] of the shortest g_m, which lowers both losses; all times 1.5 · max(1, |n + h| / |g_m|)
 
-(Wei and Hu 2024.) The network alone answers.
+(Wei and Hu 2024.) The network alone predicts.
 """
 
 from dataclasses import replace

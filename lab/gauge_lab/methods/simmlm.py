@@ -49,7 +49,7 @@ class SimMLM(Method):
     """Experts see one modality each, so a step runs them once for both subsets; only the gate depends on the subset.
 
     The published gate is a separate network on the raw inputs, with zeros for what is missing. Modalities of different
-    shapes cannot be read side by side, so this gate reads the vectors that the experts answer from, zeros where a modality
+    shapes cannot be read side by side, so this gate reads the vectors that the experts predict from, zeros where a modality
     is missing. As published, the ranking loss also has a gradient in CE(fewer).
     """
 

@@ -50,12 +50,12 @@ class TipClassifier(Method):
         cells = by_cell(observed[self.roles.table], table)
         features, columns = side_by_side([partial(self.photo, image), partial(self.table, table, cells)])
         joint = self.interact(columns, self.interact.read(features.flatten(2).transpose(1, 2)), first=True)[:, 0]
-        answers = torch.stack(
+        logits = torch.stack(
             [self.image_head(features.mean((2, 3))), self.joint_head(joint), self.table_head(columns[:, 0])], 1
         )
         with_image = observed[self.roles.image].reshape(len(batch), -1).any(1, keepdim=True)
-        counted = torch.cat([with_image, with_image, torch.ones_like(with_image)], 1)[..., None].to(answers.dtype)
-        return (answers * counted).sum(1) / counted.sum(1)
+        counted = torch.cat([with_image, with_image, torch.ones_like(with_image)], 1)[..., None].to(logits.dtype)
+        return (logits * counted).sum(1) / counted.sum(1)
 
     @classmethod
     def unsupported(cls, shapes: Mapping[str, tuple[int, ...]]) -> str | None:

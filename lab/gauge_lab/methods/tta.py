@@ -1,4 +1,4 @@
-"""Test-time augmentation: a trained method answers for several randomly changed copies of a sample's images.
+"""Test-time augmentation: a trained method predicts several randomly changed copies of a sample's images.
 
 logits = mean_v log p(x_v),   x_0 = x as it is, x_v = x with its images changed as in training
 
@@ -21,7 +21,7 @@ COPIES = 8
 
 
 class TTA(Method):
-    """`augmentation` is the one that the method was trained with, `copies` how often it answers, the first time for the
+    """`augmentation` is the one that the method was trained with, `copies` how often it predicts, the first time for the
     images as they are. The key of a sample decides how its images change, whatever else is in the batch.
 
     >>> from gauge.plus.late_fusion import LateFusion
@@ -36,7 +36,7 @@ class TTA(Method):
         super().__init__()
         if trained.looks_across_batch:
             raise ValueError(
-                f"{type(trained).__name__} looks across the batch, so its answers for copies of a sample depend on those of "
+                f"{type(trained).__name__} looks across the batch, so that predictions for copies of a sample depend on "
                 "others; use a method that does not"
             )
         if copies < 1:
@@ -46,12 +46,12 @@ class TTA(Method):
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
-        answers = [self._answer(batch)]
+        predictions = [self._predict_once(batch)]
         for number in range(1, self.copies):
-            answers.append(self._answer(changed(batch, self.augmentation, number)))
-        return Prediction(torch.stack(answers).mean(0))
+            predictions.append(self._predict_once(changed(batch, self.augmentation, number)))
+        return Prediction(torch.stack(predictions).mean(0))
 
-    def _answer(self, batch: Batch) -> Tensor:
+    def _predict_once(self, batch: Batch) -> Tensor:
         return self.trained.predict(batch).logits.float().log_softmax(-1)
 
 

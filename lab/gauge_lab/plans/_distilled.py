@@ -11,8 +11,8 @@ from gauge_lab.methods._distilled import Distilled, Student
 
 
 def distilled(student: Student, train: Dataset, teacher: Method) -> Distilled:
-    """The teacher answers once for every sample, from all that was observed of it."""
-    answers = predict_split(teacher.to(train.device), train, Complete()).probabilities
-    targets = torch.from_numpy(answers).float().to(train.device)
+    """The teacher predicts every sample once, from all that was observed of it."""
+    predicted = predict_split(teacher.to(train.device), train, Complete()).probabilities
+    targets = torch.from_numpy(predicted).float().to(train.device)
     known = F.one_hot(train.labels.clamp_min(0), targets.shape[1]).to(targets)
     return Distilled(student, torch.where(train.labelled[:, None], known, targets))

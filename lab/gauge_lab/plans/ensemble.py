@@ -1,5 +1,5 @@
-"""Plan of ensembles: several trainings of a row of another plan answer together, for changed copies of images where training
-changes them."""
+"""Plan of ensembles: several trainings of a row of another plan predict together, for changed copies of images where
+training changes them."""
 
 from gauge.training.stages import Stage
 from gauge_lab.benchmarks import Benchmark
@@ -19,7 +19,7 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     return over_copies(together) if together.settings.augment else together
 
 
-TOGETHER = "several trainings answer together, for copies of the images where training changes them"
+TOGETHER = "several trainings predict together, for copies of the images where training changes them"
 PLAN = Plan(
     {name: Variant(f"{plan.variants[row].note}; {TOGETHER}") for name, (plan, row) in ROWS.items()},
     stage,

@@ -49,11 +49,11 @@ def heads_alone(train: Dataset, trained: GaugePlus) -> WeightedVote:
 
 PRETRAINED, HEADS_ONLY = "gauge_plus-pretrained", "gauge_plus-heads-only"
 VARIANTS = {
-    "gauge_plus": PlusVariant("fine and whole units, a head for each modality, all answers combined"),
+    "gauge_plus": PlusVariant("fine and whole units, a head for each modality, all votes combined"),
     "gauge_plus-joint-heads": PlusVariant("with heads that always train the encoders", heads="joint"),
     "gauge_plus-detached-heads": PlusVariant("with heads that do not train the encoders", heads="detached"),
     "gauge_plus-no-heads": PlusVariant("without heads, the network alone", heads="none"),
-    HEADS_ONLY: PlusVariant("the heads of GAUGE+ alone answer, combined anew"),
+    HEADS_ONLY: PlusVariant("the heads of GAUGE+ alone, combined anew"),
     "gauge_plus-swaps": PlusVariant("trained with swapped evidence", corrupts=True),
     "gauge_plus-trust": PlusVariant("the same, gated by the learned trust in each unit", gating="trust", corrupts=True),
     "gauge_plus-trust-imputed": PlusVariant(

@@ -20,4 +20,4 @@ def make_mmpareto(train: Dataset, *, parts: Parts, subsets_per_step: int) -> MMP
     return MMPareto(*parts.unit_network(), subsets_per_step=subsets_per_step)
 
 
-PLAN = Plan({"mmpareto": Variant("heads that never train the encoders against the network, which answers")}, stage)
+PLAN = Plan({"mmpareto": Variant("heads that never train the encoders against the network, which predicts")}, stage)

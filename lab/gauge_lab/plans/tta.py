@@ -1,4 +1,4 @@
-"""Plan of test-time augmentation: rows of other plans, as trained there, that answer for changed copies of images."""
+"""Plan of test-time augmentation: rows of other plans, as trained there, that predict changed copies of images."""
 
 from gauge.data import Dataset
 from gauge.training.stages import Stage
@@ -11,7 +11,7 @@ from gauge_lab.plans.late_fusion import PLAN as LATE_FUSION
 
 __all__ = ["PLAN"]
 
-ROWS = {  # the plan and the row that trains what answers
+ROWS = {  # the plan and the row that trains what predicts
     "tta": (GAUGE_PLUS, "gauge_plus"),
     "gauge_plus-pretrained": (GAUGE_PLUS, "gauge_plus-pretrained"),
     "late_fusion": (LATE_FUSION, "late_fusion"),
@@ -41,7 +41,7 @@ def unsupported(benchmark: Benchmark) -> str | None:
     return None
 
 
-COPIED = f"the mean answer for {COPIES} copies of the images, changed as in training"
+COPIED = f"the mean prediction for {COPIES} copies of the images, changed as in training"
 PLAN = Plan(
     {name: Variant(f"{plan.variants[row].note}; {COPIED}") for name, (plan, row) in ROWS.items()},
     stage,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gauge.cli.loading import check_paths, load_fitted
-from gauge.cli.options import Device, Model, OutsideImages, Plugins, Table
+from gauge.cli.options import Device, Model, OutsideImages, Plugins, TableFile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def advise(
     model: Model,
-    table: Table,
+    table: TableFile,
     costs: Annotated[
         str | None, typer.Option(help="""What values cost, {"mri": 300}, or a JSON file with that; others cost 1.""")
     ] = None,

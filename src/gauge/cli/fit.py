@@ -23,8 +23,8 @@ from gauge.cli.options import (
     MaxCategories,
     OutsideImages,
     Plugins,
-    Table,
-    TimeLimit,
+    TableFile,
+    TimeLimitOption,
     named,
     seconds,
 )
@@ -37,10 +37,10 @@ FLAGS = {"columns": "--column", "encoders": "--encoder", "random_state": "--seed
 
 Target = Annotated[str, typer.Option(help="The column with the labels.")]
 Out = Annotated[Path, typer.Option(help="Folder for the model.")]
-Classes = Annotated[
+ClassesOption = Annotated[
     int | None, typer.Option(min=2, help="Divide a quantity into this many classes of equally many rows.")
 ]
-Groups = Annotated[
+GroupsOption = Annotated[
     str | None, typer.Option(help="A column, such as patient, whose rows stay together where some are held out.")
 ]
 Time = Annotated[str | None, typer.Option(help="A column of dates or numbers: the latest rows are held out.")]
@@ -67,7 +67,7 @@ class Described(NamedTuple):
             "columns": Kinds,
             "max_categories": MaxCategories,
             "outside_images": OutsideImages,
-            "time_limit": TimeLimit,
+            "time_limit": TimeLimitOption,
             "device": Device,
         }
         kind = self.annotation.removesuffix(" | None")
@@ -103,11 +103,11 @@ PARAMETERS = {name: each for name, each in constructor_parameters().items() if n
 
 def fit(
     context: typer.Context,
-    table: Table,
+    table: TableFile,
     target: Target,
     out: Out,
-    classes: Classes = None,
-    groups: Groups = None,
+    classes: ClassesOption = None,
+    groups: GroupsOption = None,
     time: Time = None,
     stream: Streamed = False,
     config: Config = None,

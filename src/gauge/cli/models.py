@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gauge.cli.loading import load_fitted
-from gauge.cli.options import AsJson, Device, Model, OutsideImages, Plugins, Table
+from gauge.cli.options import AsJson, Device, Model, OutsideImages, Plugins, TableFile
 
 
 def evaluate(
@@ -62,7 +62,7 @@ def evaluate(
 
 def audit(
     model: Model,
-    table: Table,
+    table: TableFile,
     samples: Annotated[int | None, typer.Option(min=1, help="How many rows to use. Default: all.")] = None,
     outside_images: OutsideImages = False,
     plugin: Plugins = None,

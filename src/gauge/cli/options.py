@@ -30,7 +30,7 @@ DEVICE = "auto, cpu, cuda, cuda:NUMBER or mps. Default: auto, a GPU if there is 
 Device = Annotated[
     str | None, typer.Option(callback=_check_device, help=DEVICE, autocompletion=lambda: ["auto", "cpu", "cuda", "mps"])
 ]
-Table = Annotated[
+TableFile = Annotated[
     Path,
     typer.Argument(
         help="A table: .csv, .tsv, .jsonl (also as .csv.gz), .parquet or .xlsx, a folder or 'a pattern' of them."
@@ -51,7 +51,7 @@ ModelOrExport = Annotated[
 Epochs = Annotated[int | None, typer.Option(min=1, help="Train every stage for this many epochs, for a quick look.")]
 PLUGIN = "Python file with components of your own; may be repeated."
 Plugins = Annotated[list[Path] | None, typer.Option("--plugin", callback=_load_plugins, is_eager=True, help=PLUGIN)]
-TimeLimit = Annotated[str | None, typer.Option(help="Stop after about this long, e.g. 8m or 1h30m.")]
+TimeLimitOption = Annotated[str | None, typer.Option(help="Stop after about this long, e.g. 8m or 1h30m.")]
 OutsideImages = Annotated[
     bool, typer.Option("--outside-images", help="Also read images that lie outside the table's folder.")
 ]

@@ -17,7 +17,7 @@ from gauge.cli.options import (
     ModelOrExport,
     OutsideImages,
     Plugins,
-    Table,
+    TableFile,
     named,
 )
 
@@ -31,7 +31,7 @@ ByClass = Annotated[
 
 
 def inspect(
-    table: Table,
+    table: TableFile,
     target: Annotated[str | None, typer.Option(help="The column with the labels.")] = None,
     column: Kinds = None,
     max_categories: MaxCategories = 255,
@@ -75,7 +75,7 @@ def inspect(
 
 def predict(
     model: ModelOrExport,
-    table: Table,
+    table: TableFile,
     out: Annotated[
         Path | None, typer.Option(help="File for the predictions, .csv or .parquet; with --ray a folder of parts.")
     ] = None,
@@ -109,7 +109,7 @@ def _predict_here(model: Path, table: Path, out: Path | None, answers: dict[str,
     with heavy_imports():
         from gauge.data.files import write_bytes
         from gauge.deploy.exported import load_classifier
-        from gauge.deploy.scoring import FORMATS, Count, answers_file, predict_table
+        from gauge.deploy.scoring import FORMATS, ScoredRows, answers_file, predict_table
         from gauge.tabular.table.paths import table_files, table_folder
 
     if out is not None and out.suffix not in FORMATS:
@@ -118,7 +118,7 @@ def _predict_here(model: Path, table: Path, out: Path | None, answers: dict[str,
         raise ValueError(f"{out} is the table itself, which would be overwritten; choose another file")
     with heavy_imports():  # of what the experts need
         classifier = load_classifier(model, image_folder=table_folder(table), **files)
-    count = Count()
+    count = ScoredRows()
 
     def write(file: Any) -> None:
         nonlocal count
@@ -148,7 +148,7 @@ def _predict_on_ray(model: Path, table: Path, out: Path | None, workers: int, **
 
 def explain(
     model: Model,
-    table: Table,
+    table: TableFile,
     out: Annotated[Path, typer.Option(help="File for the explanation: .html for a page, .csv for a table.")],
     rows: Annotated[str, typer.Option(help="FIRST:LAST, without the last.")] = "0:20",
     exact: Annotated[

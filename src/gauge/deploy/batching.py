@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import Any, TypeVar
 
-Predict = Callable[[Sequence[Any]], Sequence[Any]]  # an answer for each row
+PredictRows = Callable[[Sequence[Any]], Sequence[Any]]  # an answer for each row
 T = TypeVar("T")
 
 LINGER, MAX_LINGER = 0.25, 0.02  # of the time of the last batch, and seconds, that a batch waits for requests
@@ -16,7 +16,7 @@ LINGER, MAX_LINGER = 0.25, 0.02  # of the time of the last batch, and seconds, t
 
 @dataclass(frozen=True)
 class Waiting:
-    predict: Predict
+    predict: PredictRows
     rows: Sequence[Any]
     answer: "asyncio.Future[Sequence[Any]]"
 
@@ -32,7 +32,7 @@ class Batcher:
         self.thread = ThreadPoolExecutor(1, "predict")
         self.last = (1, 0.0)  # requests of the last batch, and its seconds
 
-    async def predict(self, predict: Predict, rows: Sequence[Any]) -> Sequence[Any]:
+    async def predict(self, predict: PredictRows, rows: Sequence[Any]) -> Sequence[Any]:
         """The answers for the rows."""
         waiting = Waiting(predict, rows, asyncio.get_running_loop().create_future())
         self.queue.put_nowait(waiting)
@@ -63,7 +63,7 @@ class Batcher:
         """The result of a call that must not run beside predictions."""
         return await asyncio.get_running_loop().run_in_executor(self.thread, call)
 
-    async def _answer(self, predict: Predict, group: list[Waiting]) -> None:
+    async def _answer(self, predict: PredictRows, group: list[Waiting]) -> None:
         if not group:
             return
         rows = list(chain.from_iterable(each.rows for each in group))

@@ -8,7 +8,7 @@ OPERATOR = 4  # of a node
 VARINT, EIGHT_BYTES, PREFIXED, FOUR_BYTES = 0, 1, 2, 5  # kinds of values
 ENDLESS = {"Loop", "Scan", "If", "SequenceMap"}  # hold graphs of their own, which may never end
 
-Field = tuple[int, int, int]
+MessageField = tuple[int, int, int]
 """The number of a field, and where its bytes start and end."""
 
 
@@ -31,7 +31,7 @@ def _operators(content: bytes, start: int, end: int) -> Iterator[str]:
                     yield content[first:last].decode()
 
 
-def _fields(content: bytes, start: int, end: int) -> Iterator[Field]:
+def _fields(content: bytes, start: int, end: int) -> Iterator[MessageField]:
     """The fields of a message of Protocol Buffers."""
     while start < end:
         key, start = _varint(content, start)

@@ -33,7 +33,7 @@ class RefusedError(Exception):
         self.status, self.detail = status, detail
 
 
-class Cells(list[Any]):
+class RowCells(list[Any]):
     """The values of a row in the order of the columns; `extra` are those of columns that training did not have, which are
     ignored, by name."""
 
@@ -116,13 +116,13 @@ class RequestReader:
         rows = Annotated[list[self.row], Field(min_length=1, max_length=limits.rows)]  # type: ignore[name-defined]
         self.model = create_model("Rows", __config__=ConfigDict(extra="forbid"), rows=(rows, ...))
 
-    def read(self, body: bytes) -> list[Cells]:
+    def read(self, body: bytes) -> list[RowCells]:
         """The rows of a body, or `RefusedError` with its first problems. Large bodies take time: read them in a thread."""
         deadline = time.monotonic() + self.limits.seconds
         # a cell has at most three tokens (its name, its value and a comma), and a row two more: others are not parsed
         if _more_tokens(body, 3 * self.limits.cells + 2 * self.limits.rows + 10):
             self._refuse_cells()
-        pixels, problems, cells = Pixels(self.limits.all_pixels), list[Problem](), list[Cells]()
+        pixels, problems, cells = Pixels(self.limits.all_pixels), list[Problem](), list[RowCells]()
         for number, row in enumerate(self._rows(_parse(body))):
             if time.monotonic() > deadline:
                 raise TimeoutError
@@ -147,17 +147,17 @@ class RequestReader:
             self._refuse_cells()
         return rows
 
-    def _values(self, row: Any, pixels: Pixels) -> tuple[Cells, list[Problem]]:
+    def _values(self, row: Any, pixels: Pixels) -> tuple[RowCells, list[Problem]]:
         """The values of a row in the order of the columns, and what is wrong with them."""
         if not isinstance(row, dict):
-            return Cells(), [_problem("", "should be an object with the values of a row by column")]
+            return RowCells(), [_problem("", "should be an object with the values of a row by column")]
         known = {name: value for name, value in row.items() if name in self.names}
         extra = islice((item for item in row.items() if item[0] not in self.known), MAX_LISTED_PROBLEMS)
         try:
             values = vars(self.row.model_validate(known, context=pixels)).values()
         except ValidationError as error:
-            return Cells(), problems(error)
-        return Cells(values, {shown(name): shown(value) for name, value in extra}), []
+            return RowCells(), problems(error)
+        return RowCells(values, {shown(name): shown(value) for name, value in extra}), []
 
     def _refuse_cells(self) -> NoReturn:
         raise RefusedError(413, f"the request has more than {self.limits.cells} cells; send fewer rows")
@@ -249,7 +249,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number of JSON; send null for a missing value")
 
 
-def notes(columns: Sequence[Column], rows: Sequence[Cells], observed: np.ndarray) -> list[list[Note]]:
+def notes(columns: Sequence[Column], rows: Sequence[RowCells], observed: np.ndarray) -> list[list[Note]]:
     """For each row, the values that were given but count as missing, those that are not `observed`, [rows, columns]; and
     those of columns that training did not have."""
     extra = "is not a column of the model, and ignored; /openapi.json lists them"

@@ -19,7 +19,7 @@ FORMATS = (".csv", ".parquet")
 
 
 @dataclass
-class Count:
+class ScoredRows:
     """Rows predicted, those of them with a label, with one that training saw, and those predicted rightly. Of prediction
     sets, how many have one class and how many several."""
 
@@ -84,9 +84,9 @@ def predict_table(
     coverage: float | None = None,
     *,
     by_class: bool = False,
-) -> Count:
+) -> ScoredRows:
     """Predicts the files of a table and calls `write` with the answers for each part."""
-    count = Count()
+    count = ScoredRows()
     for part in read_rows(table, rows_at_once(classifier.columns)):
         answers = predict_rows(classifier, part, keep, coverage, by_class=by_class)
         write(answers)

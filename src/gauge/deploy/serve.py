@@ -24,7 +24,7 @@ from gauge import __version__
 from gauge.deploy.batching import Batcher
 from gauge.deploy.connections import Connections
 from gauge.deploy.openapi import ROUTES, openapi
-from gauge.deploy.requests import Cells, Limits, RefusedError, note_problems, read_promise, read_switch
+from gauge.deploy.requests import Limits, RefusedError, RowCells, note_problems, read_promise, read_switch
 from gauge.deploy.store import Loaded, Store
 
 logger = logging.getLogger(__name__)
@@ -164,7 +164,7 @@ class Service:
             self.received -= len(content)
 
 
-async def _rows(loaded: Loaded, body: bytes) -> list[Cells]:
+async def _rows(loaded: Loaded, body: bytes) -> list[RowCells]:
     if len(body) <= 4096:  # bytes; reading them takes less than handing them to a thread
         return loaded.reader.read(body)
     return await asyncio.to_thread(loaded.reader.read, body)

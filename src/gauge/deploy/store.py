@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from gauge.deploy.exported import load_classifier
-from gauge.deploy.requests import Cells, Limits, Promise, RequestReader, notes
+from gauge.deploy.requests import Limits, Promise, RequestReader, RowCells, notes
 from gauge.deploy.scoring import set_names
 from gauge.deploy.ui import form_page
 from gauge.reports.evidence import RowEvidence
@@ -19,7 +19,7 @@ from gauge.tabular.saved.classifier import TableClassifier
 
 logger = logging.getLogger(__name__)
 
-State = tuple[tuple[str, int, int, int], ...]  # path, time, size and inode of every file of a model
+FileState = tuple[tuple[str, int, int, int], ...]  # path, time, size and inode of every file of a model
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class Loaded:
 
     classifier: TableClassifier
     reader: RequestReader
-    state: State
+    state: FileState
 
     @cached_property
     def page(self) -> tuple[str, str]:
         """The page for people, and its content security policy."""
         return form_page(self.classifier)
 
-    def frame(self, rows: Sequence[Cells]) -> pd.DataFrame:
+    def frame(self, rows: Sequence[RowCells]) -> pd.DataFrame:
         """The rows of requests with all columns of training."""
         names, positions = self._positions
         cells = np.full((len(rows), len(names)), None, object)
@@ -48,7 +48,7 @@ class Loaded:
         names = pd.Index(self.classifier.names)
         return names, names.get_indexer(pd.Index(list(self.reader.names))).tolist()
 
-    def predictions(self, requested: Sequence[tuple[Cells, Promise | None]]) -> list[dict[str, Any]]:
+    def predictions(self, requested: Sequence[tuple[RowCells, Promise | None]]) -> list[dict[str, Any]]:
         """The class of each row, the probability of every class, notes on values that count as missing and, for rows with a
         promise, the classes of their prediction sets."""
         rows = [cells for cells, _ in requested]
@@ -75,7 +75,7 @@ class Loaded:
                 answers[row] |= {"set": held} if requested[row][1] == promise else {}
         return answers
 
-    def explanations(self, rows: Sequence[Cells]) -> list[dict[str, Any]]:
+    def explanations(self, rows: Sequence[RowCells]) -> list[dict[str, Any]]:
         """The answers for each row with and without gates, its units, and notes on values that count as missing."""
         evidence = self.classifier.evidence(self.frame(rows))
         read = [{unit.column for unit in row.units if unit.state == "observed"} for row in evidence]
@@ -95,7 +95,7 @@ class Store:
     reloads: int = 0
     problem: str | None = None
     current: Loaded = field(init=False)
-    tried: State = ()
+    tried: FileState = ()
 
     def __post_init__(self) -> None:
         self.current = self._load(self._state())
@@ -116,14 +116,14 @@ class Store:
                 logger.warning("the changed model is not used: %s", error)
             self.problem = str(error)
 
-    def _load(self, state: State) -> Loaded:
+    def _load(self, state: FileState) -> Loaded:
         classifier = load_classifier(self.path, device=self.device)
         if self._state() != state:
             raise ValueError(f"{self.path} is being written; it is loaded once it is complete")
         classifier.record()
         return Loaded(classifier, RequestReader(classifier.columns, self.limits, classifier.known_names), state)
 
-    def _state(self) -> State:
+    def _state(self) -> FileState:
         """Changes whenever a file of the model is replaced."""
         if not self.path.exists():
             raise ValueError(f"there is no model {self.path}; give what `gauge fit` or `gauge export` wrote")

@@ -50,7 +50,7 @@ class Balance:
     style_weights: Mapping[str, float] = field(default_factory=dict)
 
 
-class Kind(NamedTuple):
+class Coders(NamedTuple):
     """The constructors of a coder, given a shape and the number of outputs or inputs."""
 
     encoder: Callable[[Sequence[int], int], nn.Module]
@@ -58,20 +58,20 @@ class Kind(NamedTuple):
     likelihood: Likelihood
 
 
-def known_coders(channels: Sequence[int], hidden: int | None, reversed_text: bool) -> dict[str, Kind]:
+def known_coders(channels: Sequence[int], hidden: int | None, reversed_text: bool) -> dict[str, Coders]:
     """Name -> encoder, decoder and likelihood, with the published sizes where they are not options."""
     text = Categorical(reversed_text)
     return {
-        "conv_image": Kind(
+        "conv_image": Coders(
             partial(conv.conv_image, channels=channels, hidden=hidden or 512),
             partial(conv.conv_image_decoder, channels=channels),
             Laplace(),
         ),
-        "mlp": Kind(partial(mlp, hidden=hidden or 400), partial(mlp_decoder, hidden=hidden or 400), Laplace()),
-        "conv_vector": Kind(conv.conv_vector, conv.conv_vector_decoder, Laplace()),
-        "conv_text": Kind(conv.conv_text, conv.conv_text_decoder, text),
-        "residual_image": Kind(residual.residual_image, residual.residual_image_decoder, Laplace()),
-        "residual_text": Kind(residual.residual_text, residual.residual_text_decoder, text),
+        "mlp": Coders(partial(mlp, hidden=hidden or 400), partial(mlp_decoder, hidden=hidden or 400), Laplace()),
+        "conv_vector": Coders(conv.conv_vector, conv.conv_vector_decoder, Laplace()),
+        "conv_text": Coders(conv.conv_text, conv.conv_text_decoder, text),
+        "residual_image": Coders(residual.residual_image, residual.residual_image_decoder, Laplace()),
+        "residual_text": Coders(residual.residual_text, residual.residual_text_decoder, text),
     }
 
 

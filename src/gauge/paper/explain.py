@@ -51,12 +51,12 @@ class BatchExplanation:
 
     @property
     def used(self) -> Float[Tensor, "b n"]:
-        """The signed effect of every unit, exactly (Eq. 2): positive where it supports the network's ungated answer."""
+        """The signed effect of every unit, exactly (Eq. 2): positive where it supports the network's ungated prediction."""
         return exact_effects(self.classifier, self.units.tokens, reference=self.reference)
 
     def to_frame(self, names: Mapping[str, Sequence[str]]) -> "pd.DataFrame":
         """One row for every unit of every sample. `names` holds the names of the units of each modality, in order. `used`
-        is the effect of a unit on the answer, and `trusted` the probability that it is right, where that is learned."""
+        is the effect of a unit on the prediction, and `trusted` the probability that it is right, where that is learned."""
         import pandas as pd
 
         modality, unit = zip(*[(name, unit) for name, units in names.items() for unit in units], strict=True)

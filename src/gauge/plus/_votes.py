@@ -58,12 +58,12 @@ def masked_samples(
 
 
 def learn_weights(
-    combination: Combination, answers: Callable[[Batch], Votes], batches: Iterable[Batch], rows: int
+    combination: Combination, votes: Callable[[Batch], Votes], batches: Iterable[Batch], rows: int
 ) -> None:
     """Learn the weights of the votes on the batches, which show `rows` different samples."""
     parts = []
     for batch in batches:
-        logits, present, share, trust = answers(batch)
+        logits, present, share, trust = votes(batch)
         parts.append((logits, present, share, batch.labels, *([] if trust is None else [trust])))
     combination.learn(*map(torch.cat, zip(*parts, strict=True)), rows=rows)
 

@@ -28,7 +28,7 @@ Distance = Literal["cosine", "euclidean"]
 
 
 @dataclass(frozen=True)
-class Metric:
+class FeatureMetric:
     """How features are compared: `embed` maps projections into the feature space, `similarity` compares features with the
     prototypes of all classes, `distance` with one centre each."""
 
@@ -38,12 +38,12 @@ class Metric:
 
 
 METRICS = {
-    "cosine": Metric(
+    "cosine": FeatureMetric(
         embed=lambda features: F.normalize(features, dim=-1),
         similarity=lambda features, prototypes: features @ prototypes.T,
         distance=lambda features, centres: (1 - (features * centres).sum(-1)).clamp_min(0),
     ),
-    "euclidean": Metric(
+    "euclidean": FeatureMetric(
         embed=lambda features: features,
         # -‖f - p‖² without ‖f‖², which is the same for all classes
         similarity=lambda features, prototypes: 2 * features @ prototypes.T - prototypes.square().sum(-1),
@@ -81,7 +81,7 @@ class AnySubset(Method):
         self.counts = nn.Buffer(torch.zeros(classes))
 
     @property
-    def metric(self) -> Metric:
+    def metric(self) -> FeatureMetric:
         return METRICS[self.distance]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:

@@ -30,15 +30,15 @@ class Combination(nn.Module):
     """All weights are one until `learn` is called; they are buffers, so that training does not change them. Without
     `classes` there is no shift.
 
-    >>> combine = Combination(answers=2, modalities=1)
+    >>> combine = Combination(votes=2, modalities=1)
     >>> combine(torch.zeros(5, 2, 3), torch.ones(5, 2, dtype=torch.bool), torch.ones(5, 1)).shape
     torch.Size([5, 3])
     """
 
-    def __init__(self, answers: int, modalities: int, classes: int = 0) -> None:
+    def __init__(self, votes: int, modalities: int, classes: int = 0) -> None:
         super().__init__()
-        self.offset = nn.Buffer(torch.zeros(answers))
-        self.slope = nn.Buffer(torch.zeros(answers, modalities))
+        self.offset = nn.Buffer(torch.zeros(votes))
+        self.slope = nn.Buffer(torch.zeros(votes, modalities))
         self.prior = nn.Buffer(torch.zeros(classes).log_softmax(0)) if classes else None
         self.shift = nn.Buffer(torch.zeros(classes)) if classes else None
 
@@ -101,14 +101,14 @@ def _weights(present: Tensor, share: Tensor, offset: Tensor, slope: Tensor) -> T
 
 def _evidence(logits: Tensor, trust: Tensor | None, prior: Tensor | None) -> Tensor:
     """The log-probabilities of each vote, mixed with those of π as far as it is not trusted, minus those of π."""
-    answers = logits.log_softmax(-1)
-    nothing = torch.full_like(answers[0, 0], -math.log(answers.shape[-1])) if prior is None else prior
+    votes = logits.log_softmax(-1)
+    nothing = torch.full_like(votes[0, 0], -math.log(votes.shape[-1])) if prior is None else prior
     if trust is not None:
-        trust = trust[..., None].to(answers.dtype)
-        answers = torch.logaddexp(trust.log() + answers, (1 - trust).log() + nothing)
-    return answers if prior is None else answers - prior
+        trust = trust[..., None].to(votes.dtype)
+        votes = torch.logaddexp(trust.log() + votes, (1 - trust).log() + nothing)
+    return votes if prior is None else votes - prior
 
 
-def _product(answers: Tensor, present: Tensor, share: Tensor, offset: Tensor, slope: Tensor) -> Tensor:
+def _product(votes: Tensor, present: Tensor, share: Tensor, offset: Tensor, slope: Tensor) -> Tensor:
     weights = _weights(present, share, offset, slope)
-    return (weights[..., None] * answers).sum(1)
+    return (weights[..., None] * votes).sum(1)

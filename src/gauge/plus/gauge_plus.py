@@ -181,16 +181,16 @@ class GaugePlus(Method):
         if self.heads is None or self.head_gradients is None:
             return
         index = validation_rows(train, val)
-        training, answers = self.training, []
+        training, votes = self.training, []
         self.eval()
         for batch in map(val.batch, index.split(512)):
             reading = self.read(batch)
             assert reading.head_logits is not None
             network = reading.classifier(reading.units.tokens, None)
             logits = torch.cat([network[:, None].float(), reading.head_logits.float()], 1)
-            answers.append((logits, F.pad(batch.any_observed(), (1, 0), value=True)))
+            votes.append((logits, F.pad(batch.any_observed(), (1, 0), value=True)))
         self.train(training)
-        logits, present = map(torch.cat, zip(*answers, strict=True))
+        logits, present = map(torch.cat, zip(*votes, strict=True))
         labels = val.labels[index]
         losses = tempered_losses(logits, labels, present)
         entropy = torch.special.entr(labels.bincount() / len(labels)).sum()

@@ -128,7 +128,7 @@ class LateFusion(Method):
 
 class WeightedVote(Method):
     """An encoder and a linear head for each modality, and nothing that reads two of them: GAUGE+ without its network. The
-    votes of the observed modalities are calibrated and weighed on validation data, as the answers of GAUGE+ are.
+    votes of the observed modalities are calibrated and weighed on validation data, as the votes of GAUGE+ are.
 
     `corrupt`: what is wrong in training batches, so that the weights are learned from such samples too. Unless it `weighs`,
     all votes are equal.
@@ -149,7 +149,7 @@ class WeightedVote(Method):
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
-        return Prediction(self.combination(*self.answers(batch.check())))
+        return Prediction(self.combination(*self.votes(batch.check())))
 
     @torch.no_grad()
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
@@ -160,8 +160,8 @@ class WeightedVote(Method):
         rows = validation_rows(train, val)
         self.combination.count_classes(val.labels[rows])
         if self.weighs:
-            learn_weights(self.combination, self.answers, masked_samples(val, rows, corrupt=self.corrupt), len(rows))
+            learn_weights(self.combination, self.votes, masked_samples(val, rows, corrupt=self.corrupt), len(rows))
 
-    def answers(self, batch: Batch) -> Votes:
-        """The answer of every head; those of missing modalities are not present."""
+    def votes(self, batch: Batch) -> Votes:
+        """The vote of every head; those of missing modalities are not present."""
         return head_votes(self.heads.logits(self.encoder(batch)), batch, self.corrupt)

@@ -4,7 +4,7 @@
 
 Facts about a unit: whether it was imputed, the imputer's uncertainty, its unsigned and signed Taylor score; with heads that
 read single modalities also the class probabilities of its own modality, and how far they agree with those of the other
-observed modalities and with the network's ungated answer. What makes a unit right:
+observed modalities and with the network's ungated prediction. What makes a unit right:
 
     observed modality or cell   it was neither noised nor swapped with one that says something else
     imputed modality            alone it shows the true class
@@ -132,13 +132,13 @@ def _agreement(
     modality: Int[Tensor, "n"],
 ) -> Float[Tensor, "b n a"]:
     """For every unit the class probabilities p of its modality, log Σ_k p_k q_k with the mean q of the other available
-    modalities (uniform if there are none), and the same with the network's answer."""
-    own, answer = head_logits.float().softmax(-1), logits.float().softmax(-1)
+    modalities (uniform if there are none), and the same with the network's prediction."""
+    own, predicted = head_logits.float().softmax(-1), logits.float().softmax(-1)
     member = modality == torch.arange(own.shape[1], device=modality.device)[:, None]
     mask = (available[:, None] & member).any(-1, keepdim=True).float()
     total, count = (own * mask).sum(1, keepdim=True), mask.sum(1, keepdim=True)
     others = torch.where(count > mask, (total - own * mask) / (count - mask).clamp_min(1), 1 / own.shape[-1])
-    overlaps = [(own * probabilities).sum(-1, keepdim=True) for probabilities in (others, answer[:, None])]
+    overlaps = [(own * probabilities).sum(-1, keepdim=True) for probabilities in (others, predicted[:, None])]
     # below it, agreement counts as this
     return torch.cat([own, *(overlap.clamp_min(1e-3).log() for overlap in overlaps)], -1)[:, modality]
 

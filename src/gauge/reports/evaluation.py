@@ -80,7 +80,7 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Grid:
+class TextTable:
     """A table: a title, what it says, the heads of its columns, and lines of text."""
 
     title: str
@@ -101,10 +101,10 @@ class EvaluationPage:
     title: str
     lead: str
     figures: Mapping[str, tuple[str, str]]
-    operating: Grid
-    confusion: Grid
+    operating: TextTable
+    confusion: TextTable
     charts: Sequence[Chart]
-    tables: Sequence[Grid]
+    tables: Sequence[TextTable]
     facts: Mapping[str, str] = field(default_factory=dict)
     caution: str = ""
 
@@ -125,9 +125,9 @@ def _lines(frame: pd.DataFrame) -> Iterable[Any]:
     return frame.itertuples(index=False)
 
 
-def score_grid(scores: pd.DataFrame) -> Grid:
+def score_grid(scores: pd.DataFrame) -> TextTable:
     """Return the scores of all models, a line for each of them."""
-    return Grid(
+    return TextTable(
         "Beside simpler models",
         "The same rows, by the class shares of training and, where they are among the experts, boosted trees alone.",
         ("", *(NAMES.get(metric, metric) for metric in dict.fromkeys(scores["metric"]))),
@@ -138,22 +138,22 @@ def score_grid(scores: pd.DataFrame) -> Grid:
     )
 
 
-def operating_grid(operating: pd.DataFrame, note: str) -> Grid:
+def operating_grid(operating: pd.DataFrame, note: str) -> TextTable:
     """Return sensitivity, specificity, PPV and NPV."""
     lines = [
         (each.metric, interval(each.value, each.low, each.high), f"{each.right} of {each.of}")
         for each in _lines(operating)
     ]
-    return Grid("Sensitivity and specificity", note, ("", "value", "rows"), lines)
+    return TextTable("Sensitivity and specificity", note, ("", "value", "rows"), lines)
 
 
-def confusion_grid(confusion: pd.DataFrame, where: str) -> Grid:
+def confusion_grid(confusion: pd.DataFrame, where: str) -> TextTable:
     """Return rows by label and decision, all of them or the most frequent mistakes."""
     names, counts = [str(name) for name in confusion], confusion.to_numpy()
     if len(names) <= MAX_CLASSES:
         note = f"Rows by their label (down) and what was decided (across){where}."
         lines = [(name, *map(str, line)) for name, line in zip(names, counts.tolist(), strict=True)]
-        return Grid("Confusion matrix", note, ("", *names), lines)
+        return TextTable("Confusion matrix", note, ("", *names), lines)
     wrong = np.where(np.eye(len(names), dtype=bool), 0, counts)
     largest = np.argsort(-wrong, axis=None, kind="stable")[:10]
     order = zip(*np.unravel_index(largest, wrong.shape), strict=True)
@@ -161,12 +161,12 @@ def confusion_grid(confusion: pd.DataFrame, where: str) -> Grid:
         (names[label], names[decided], str(wrong[label, decided])) for label, decided in order if wrong[label, decided]
     ]
     note = f"{wrong.sum()} of {counts.sum()} rows are decided wrongly, of {len(names)} classes."
-    return Grid("Most frequent confusions", note, ("label", "decided as", "rows"), mistakes)
+    return TextTable("Most frequent confusions", note, ("label", "decided as", "rows"), mistakes)
 
 
-def comparison_grid(comparison: pd.DataFrame) -> Grid:
+def comparison_grid(comparison: pd.DataFrame) -> TextTable:
     """Return the differences of two models."""
-    return Grid(
+    return TextTable(
         "Against the other model",
         "The classifier minus the other one, on the same rows; p is that of the paired test.",
         ("", "difference", "p", "test"),
@@ -177,19 +177,19 @@ def comparison_grid(comparison: pd.DataFrame) -> Grid:
     )
 
 
-def parts_grid(title: str, note: str, parts: pd.DataFrame) -> Grid:
+def parts_grid(title: str, note: str, parts: pd.DataFrame) -> TextTable:
     """Return the scores of some parts of the rows; a cell may be a value with its interval."""
 
     def text(cell: Any) -> str:
         return interval(*cell) if isinstance(cell, tuple) else interval(cell) if isinstance(cell, float) else str(cell)
 
     heads = ["", *(NAMES.get(name, name) for name in parts.columns[1:])]
-    return Grid(title, note, heads, [[text(cell) for cell in line] for line in _lines(parts)])
+    return TextTable(title, note, heads, [[text(cell) for cell in line] for line in _lines(parts)])
 
 
-def coverage_grid(coverage: pd.DataFrame) -> Grid:
+def coverage_grid(coverage: pd.DataFrame) -> TextTable:
     """Return how often prediction sets hold the right class."""
-    return Grid(
+    return TextTable(
         "Prediction sets",
         "The classes that a row may have: how often they hold the right one, as promised and here, how many they are, and "
         "how often the prediction is right where there is only one.",

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from gauge.reports.templates import template
 
-Kind = Literal["number", "category", "text", "image"]
+ColumnKind = Literal["number", "category", "text", "image"]
 State = Literal["observed", "missing"]
 STATES: tuple[State, ...] = get_args(State)
 
@@ -33,7 +33,7 @@ class Unit:
     Without gates, no unit has a gate or a score."""
 
     column: str
-    kind: Kind
+    kind: ColumnKind
     name: str
     value: str
     state: State
@@ -168,7 +168,7 @@ class _Column(NamedTuple):
 
     name: str
     units: list[Unit]
-    kind: Kind
+    kind: ColumnKind
     state: State
     gate: float | None
     attention_before: float

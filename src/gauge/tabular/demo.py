@@ -38,7 +38,7 @@ Answered = Mapping[float, Mapping[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
-class Table:
+class DemoTable:
     """Labelled rows. `text` is the column that is a text, if there is one; `kinds` corrects guesses that would be wrong."""
 
     question: str
@@ -63,7 +63,7 @@ class Table:
         return features.mask(hidden).assign(**{self.target: rows[self.target]})
 
 
-def cars() -> Table:
+def cars() -> DemoTable:
     """Auto MPG (Quinlan 1993, UCI): 392 cars with seven numbers and a name."""
     origins = {1: "USA", 2: "Europe", 3: "Japan"}
     try:
@@ -73,16 +73,16 @@ def cars() -> Table:
     path = Path(mlxtend.data.__file__).parent / "data" / "autompg.csv.gz"
     rows = pd.read_csv(path, header=None, names=COLUMNS)
     kinds = {"name": "text", "cylinders": "number", "year": "number"}
-    return Table("where was it built", rows.assign(origin=rows["origin"].map(origins)), "origin", "name", kinds)
+    return DemoTable("where was it built", rows.assign(origin=rows["origin"].map(origins)), "origin", "name", kinds)
 
 
-def of_scikit_learn(load: Callable[..., Bunch], question: str) -> Table:
+def of_scikit_learn(load: Callable[..., Bunch], question: str) -> DemoTable:
     loaded = load(as_frame=True)
     names = dict(enumerate(map(str, loaded.target_names)))
-    return Table(question, loaded.data.assign(target=loaded.target.map(names)), "target")
+    return DemoTable(question, loaded.data.assign(target=loaded.target.map(names)), "target")
 
 
-TABLES: dict[str, Callable[[], Table]] = {  # Auto MPG, and all tables with classes that come with scikit-learn
+TABLES: dict[str, Callable[[], DemoTable]] = {  # Auto MPG, and all tables with classes that come with scikit-learn
     "cars": cars,
     "irises": partial(of_scikit_learn, load_iris, "which species is it"),
     "wines": partial(of_scikit_learn, load_wine, "who made it"),
@@ -93,7 +93,7 @@ TABLES: dict[str, Callable[[], Table]] = {  # Auto MPG, and all tables with clas
 class Rivals:
     """Boosted trees and a logistic regression on the same rows, with a column for every word of a text."""
 
-    def __init__(self, table: Table, train: pd.DataFrame, *, seed: int) -> None:
+    def __init__(self, table: DemoTable, train: pd.DataFrame, *, seed: int) -> None:
         from lightgbm import LGBMClassifier
 
         self.table = table

@@ -60,7 +60,7 @@ def predict_split(
     """Predictions for every sample, with the masks that all methods share. The method is left in eval mode. `predict` is
     used in place of its own, if given.
 
-    A method whose answer depends on the rest of the batch sees batches of 512 on every device, as published.
+    A method whose prediction depends on the rest of the batch sees batches of 512 on every device, as published.
     """
     method.eval()
     large = data.device.type == "cuda" and not method.looks_across_batch

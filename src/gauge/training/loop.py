@@ -20,7 +20,7 @@ from gauge.randomness import permutation, sample_keys, seeded
 from gauge.training.checkpoint import load, load_into, save, write_text
 from gauge.training.distributed import barrier, broadcast, is_main, join_group, synchronise
 from gauge.training.inference import MAX_GPU_BATCH, masked_batches, predict_split
-from gauge.training.recorded import Predict, recorded_predict
+from gauge.training.recorded import PredictBatch, recorded_predict
 from gauge.training.settings import TrainSettings
 from gauge.training.step import Step, arithmetic, make_optimizer, training_step
 from gauge.types import Method, Trainable
@@ -211,7 +211,7 @@ def budget(settings: TrainSettings, rows: int, epochs: int) -> tuple[int, float]
     return steps * epochs, math.fsum(rates)
 
 
-def _validate(method: Trainable, val: Dataset, settings: TrainSettings, predict: Predict | None) -> float:
+def _validate(method: Trainable, val: Dataset, settings: TrainSettings, predict: PredictBatch | None) -> float:
     """NOTE[PAPER] selection: the paper selects by "the best validation accuracy" and not under which missingness; here
     the mean over the listed protocols decides, the same for every method."""
     assert isinstance(method, Method)

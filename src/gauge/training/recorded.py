@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 WARM_UP_CALLS = 3  # calls before a recording, to allocate memory
 
 Precision = Literal["float32", "bf16"]
-Predict = Callable[[Batch], Prediction]
+PredictBatch = Callable[[Batch], Prediction]
 T = TypeVar("T")
 
 
@@ -221,6 +221,6 @@ class Recorded:
         return predict
 
 
-def recorded_predict(model: Trainable, size: int) -> Predict | None:
+def recorded_predict(model: Trainable, size: int) -> PredictBatch | None:
     """`Recorded.predict` for batches of that size; None for a model that cannot be recorded."""
     return Recorded(model, sizes=(size,)).predict if isinstance(model, Recordable) else None

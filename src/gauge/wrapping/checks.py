@@ -13,24 +13,24 @@ ROUNDING = 1e-6  # absolute difference that it explains
 
 @torch.no_grad()
 def check_logits(classifier: TokenClassifier) -> None:
-    """Raise an error unless the classifier without gates, and with open ones, answers as its model does."""
+    """Raise an error unless the classifier without gates, and with open ones, has the logits of its model."""
     model, name = classifier.model, type(classifier.model).__name__
     with evaluated(model):
         own = logits_of(model(*classifier.args, **classifier.inputs), model).float()
-        answers = classifier(classifier.tokens).float()
+        logits = classifier(classifier.tokens).float()
         open_gates = torch.ones(classifier.visible.shape, device=own.device)
         opened = classifier(classifier.tokens, attention_bias(open_gates).to(classifier.tokens.dtype)).float()
     if len(own) != len(classifier.tokens):
         raise ValueError(
-            f"{name} answers {len(own)} samples from {len(classifier.tokens)} sequences; wrap needs one sequence for each "
+            f"{name} has logits of {len(own)} samples from {len(classifier.tokens)} sequences; wrap needs one for each "
             "sample, so wrap the part of the model that reads one"
         )
     tolerance = TOLERANCE.get(classifier.tokens.dtype, 1e-3) * float(own.nan_to_num().abs().max()) + ROUNDING
-    for way, logits in (("read through its tokens", answers), ("with open gates", opened)):
-        difference = float((logits - own).nan_to_num().abs().max())
-        if difference > tolerance or not torch.equal(logits.isnan(), own.isnan()):
+    for way, compared in (("read through its tokens", logits), ("with open gates", opened)):
+        difference = float((compared - own).nan_to_num().abs().max())
+        if difference > tolerance or not torch.equal(compared.isnan(), own.isnan()):
             raise ValueError(
-                f"{name} {way} answers differently from the model itself, by up to {difference:.3g} in a logit; wrap does "
+                f"{name} {way} has other logits than the model itself, by up to {difference:.3g} in a logit; wrap does "
                 "not support it, as something beside the tokens enters its blocks"
             )
     if not torch.allclose(classifier.embedded(), classifier.embedded(), rtol=1e-2, atol=ROUNDING, equal_nan=True):
@@ -42,7 +42,7 @@ def check_logits(classifier: TokenClassifier) -> None:
         if classifier.guessed:
             _check_mask(classifier)
         if classifier.visible.any():
-            _check_independence(classifier, answers)
+            _check_independence(classifier, logits)
 
 
 def _check_mask(classifier: TokenClassifier) -> None:
@@ -57,13 +57,13 @@ def _check_mask(classifier: TokenClassifier) -> None:
 
 
 def _check_independence(classifier: TokenClassifier, logits: Tensor) -> None:
-    """Raise an error if the tokens or gates of one sample change the answers for others, or if an attention that gets gates
+    """Raise an error if the tokens or gates of one sample change the logits of others, or if an attention that gets gates
     does not compare the tokens that they belong to."""
     tokens, name = classifier.tokens, type(classifier.model).__name__
     moved = torch.cat([tokens[:1].flip(-1), tokens[1:]])
     if not torch.allclose(classifier(moved).float()[1:], logits[1:], rtol=1e-2, atol=ROUNDING, equal_nan=True):
         raise ValueError(
-            f"the tokens of one sample change what {name} answers for others; wrap needs blocks that read [b, s, c], each "
+            f"the tokens of one sample change the logits of {name} for others; wrap needs blocks that read [b, s, c], each "
             "sample by itself"
         )
     gates = torch.ones(classifier.visible.shape, device=tokens.device)
@@ -71,7 +71,7 @@ def _check_independence(classifier: TokenClassifier, logits: Tensor) -> None:
     gated = classifier(tokens, attention_bias(gates).to(tokens.dtype)).float()
     if not torch.allclose(gated[1:], logits[1:], rtol=1e-2, atol=ROUNDING, equal_nan=True):
         raise ValueError(
-            f"the gates of one sample change what {name} answers for others; wrap needs attention over [b, h, s, s], "
+            f"the gates of one sample change the logits of {name} for others; wrap needs attention over [b, h, s, s], "
             "samples first"
         )
     if torch.equal(tokens, tokens.flip(-1)):

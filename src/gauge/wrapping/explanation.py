@@ -114,7 +114,7 @@ class TokenExplanation:
                 "fixed positions"
             )
         units = tuple(self._unit(sample, token, column, names[token]) for token in tokens)
-        before, after = (self._answer(logits[sample]) for logits in (self.evidence.logits, self.logits))
+        before, after = (self._prediction(logits[sample]) for logits in (self.evidence.logits, self.logits))
         return RowEvidence(f"Sample {sample}", before, after, units, images, label=label)
 
     def _unit(self, sample: int, token: int, kind: Literal["text", "image"], name: str) -> "Unit":
@@ -133,7 +133,7 @@ class TokenExplanation:
             used=None if self.effects is None else float(self.effects[sample, token]),
         )
 
-    def _answer(self, logits: Tensor) -> tuple[str, float]:
+    def _prediction(self, logits: Tensor) -> tuple[str, float]:
         probability, index = logits.float().softmax(0).max(0)
         return (self.classes[int(index)] if self.classes else str(int(index))), float(probability)
 

@@ -126,7 +126,7 @@ class Evaluation:
         rows, tables = self.predictions, self._tables()
         own = self.scores[(self.scores["model"] == "classifier") & np.isfinite(self.scores["value"])]
         note = "No class was chosen as positive; --positive LABEL adds sensitivity and specificity."
-        operating = tables.pop("operating", reports.Grid("Sensitivity and specificity", note, (), ()))
+        operating = tables.pop("operating", reports.TextTable("Sensitivity and specificity", note, (), ()))
         shares = reports.class_counts(rows.classes, np.bincount(rows.labels, minlength=len(rows.classes)).tolist())
         if rows.groups is not None:
             shares += f", in {len(np.unique(rows.groups))} groups, of which the intervals are made"
@@ -147,11 +147,11 @@ class Evaluation:
         write_text(Path(path), reports.render_evaluation(page))
 
     @property
-    def confusion_grid(self) -> reports.Grid:
+    def confusion_grid(self) -> reports.TextTable:
         """The rows by label and decision, as a table to show."""
         return reports.confusion_grid(self.confusion, "" if self.threshold is None else ", at the threshold")
 
-    def _tables(self) -> dict[str, reports.Grid]:
+    def _tables(self) -> dict[str, reports.TextTable]:
         """Return the other tables to show, by what they are made of, where that was measured."""
         grouped = self.predictions is not None and self.predictions.groups is not None
         groups = " Intervals are made of whole groups." if grouped else ""
