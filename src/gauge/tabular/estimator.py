@@ -92,9 +92,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     tune : {"head", "lora", "all"} or mapping, default="head"
         What is trained of pretrained encoders: only the projection after them, low-rank changes of their attention (LoRA),
         or all weights; a mapping says it by column.
-    preset : {"fast", "default", "best"}, default="default"
-        How much time is spent. "fast": trees and a linear model. "default": the network, too. "best": all of them in every
-        fold and with several seeds, as a bag. Other parameters go before what a preset stands for.
+    preset : {"fast", "default"}, default="default"
+        How much time is spent. "fast": trees and a linear model. "default": the network, too. Other parameters go before
+        what a preset stands for.
     experts : str or list of str, default="auto"
         The models that answer together: "network", "trees" (boosted trees), "linear" (TF-IDF of texts, too), those of
         plugins, or "auto", those of the preset; `leaderboard_` says what each scores and weighs.
@@ -226,7 +226,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         columns: Mapping[str, str] | None = None,
         encoders: Mapping[str, str | Path] | None = None,
         tune: str | Mapping[str, str] = "head",
-        preset: Literal["fast", "default", "best"] = "default",
+        preset: Literal["fast", "default"] = "default",
         experts: str | Sequence[str] = "auto",
         gates: bool | Literal["auto"] = "auto",
         trust: bool = True,
@@ -313,14 +313,14 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         data = replace(self._labelled(X, y, sample_weight, seed), splits=Splits.from_table(X, y, groups, time))
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
-        recipe = make_recipe(options, preset, seed, len(data.classes))
-        prepared, names = self._prepared(data, recipe, preset.experts, groups, folder)
+        recipe = make_recipe(options, seed, len(data.classes))
+        prepared, names = self._prepared(data, recipe, preset, groups, folder)
         schema = prepared.task.rows.schema
         with self._progress(on_epoch) as report, self._threads(schema):
             task = replace(prepared.task, on_epoch=report, started=started)
             trust = CellTrust.fit(task.all_rows, seed) if self.trust else None
             prior = data.prior(prepared.every[: len(task.rows)])
-            result = fit_ensemble(task, names, prior=prior, validation=self.validation, preset=preset)
+            result = fit_ensemble(task, names, prior=prior, validation=self.validation)
             learned = learn_from_held_out(*result.validated, trust, task=task)
         counts = {"train": result.labelled, "val": result.held_out, "empty": int(prepared.encoded.empty.sum())}
         self.fitted_ = Fitted(

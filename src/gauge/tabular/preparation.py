@@ -13,7 +13,7 @@ import torch
 from gauge.choices import pick
 from gauge.tabular.evidence.drift import Profile
 from gauge.tabular.experts import Task
-from gauge.tabular.experts._fitting import Preset
+from gauge.tabular.experts._ensemble import AUTO
 from gauge.tabular.experts._recipe import SIZES, Recipe
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import ImageFiles
@@ -25,11 +25,7 @@ from gauge.training.metrics import ACCURACY, AUC, METRICS
 
 ESTIMATED = -1.0  # a rate that is estimated from the table
 
-PRESETS = {
-    "fast": Preset(experts=("trees", "linear")),
-    "default": Preset(),
-    "best": Preset(seeds=2, network_folds=5, network_rows=100_000, max_rows=20_000),
-}
+PRESETS = {"fast": ("trees", "linear"), "default": AUTO}  # the experts that "auto" stands for
 
 OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and a further condition unless it is None
     "columns": ("a mapping or None", Mapping | None),
@@ -56,12 +52,12 @@ OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and
 }
 
 
-def choose_preset(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> Preset:
-    """The preset of that name. An error if it leaves the network out, and an option is given that only a network has."""
+def choose_preset(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[str, ...]:
+    """The experts of the preset. An error if it leaves the network out, and an option is given that only a network has."""
     of_network = ("encoders", "tune", "gates", "size", "epochs", "batch_size", "learning_rate")
     name = options["preset"]
     preset = pick(PRESETS, name, "preset")
-    if options["experts"] == "auto" and "network" not in preset.experts:
+    if options["experts"] == "auto" and "network" not in preset:
         for each in of_network:
             if options[each] != defaults[each] and options[each] != {}:  # no encoder is as good as none
                 raise ValueError(
@@ -79,7 +75,7 @@ def check_options(estimator: str, options: Mapping[str, Any]) -> None:
             raise ValueError(f"The {name!r} parameter of {estimator} must be {rule}, got {value!r}")
 
 
-def make_recipe(options: Mapping[str, Any], preset: Preset, seed: int, classes: int) -> Recipe:
+def make_recipe(options: Mapping[str, Any], seed: int, classes: int) -> Recipe:
     """How networks are trained, by the options of the estimator; where it says how many epochs, from all rows."""
     copied = ("size", "gates", "epochs", "batch_size", "learning_rate")
     pick(SIZES, options["size"], "size")
@@ -90,7 +86,7 @@ def make_recipe(options: Mapping[str, Any], preset: Preset, seed: int, classes: 
         metric=pick(METRICS | automatic, options["metric"], "metric"),
         seed=seed,
         seconds=options["time_limit"],
-        max_rows=preset.network_rows if options["epochs"] is None else None,
+        max_rows=16_000 if options["epochs"] is None else None,
     )
 
 

@@ -6,7 +6,7 @@ Every expert reads the same `Rows`, answers with log-probabilities, and is saved
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -109,10 +109,6 @@ class Task:
             longest = max(longest, self.seconds_used - started)
         return results
 
-    def with_seed(self, number: int) -> Self:
-        """The task with the seed of that number, the first of which is its own."""
-        return replace(self, recipe=replace(self.recipe, seed=(self.recipe.seed + number) % 2**31))
-
 
 @dataclass(frozen=True)
 class Training:
@@ -148,13 +144,11 @@ class Saved(NamedTuple):
 
 class Expert(ABC):
     """A fitted expert. One that has a `network` with gates also has the record of its `training`. Where learning takes long,
-    `cross_fitted` is False, and how many folds there are depends on the preset. `seeded` says whether another seed gives
-    another expert, which a bag may have as well."""
+    `cross_fitted` is False, and there is a single fold."""
 
     network: "GaugePlus | None" = None
     training: Training | None = None
     cross_fitted: ClassVar[bool] = True
-    seeded: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
@@ -165,8 +159,7 @@ class Expert(ABC):
     @abstractmethod
     def fit(cls, task: Task, folds: Folds) -> "tuple[Expert, list[Expert]]":
         """The expert, and for every fold one that has not seen the rows which it holds out: on these all experts are
-        compared and weighed. If the time is over there may be fewer. How long or how simply to learn is chosen by the rows
-        held out."""
+        compared and weighed. How long or how simply to learn is chosen by the rows held out."""
 
     def refit(self, task: Task) -> "Expert":
         """The expert after it learned from the rows that were held out from it as well, if there are any; called only where

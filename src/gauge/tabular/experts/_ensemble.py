@@ -18,7 +18,6 @@ from scipy.special import log_softmax, softmax
 from gauge.choices import pick
 from gauge.registry import EXPERTS
 from gauge.tabular.experts import Expert, Saved, with_prefix
-from gauge.tabular.experts._bag import load_expert
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.table.columns import FINE_COLUMNS
 from gauge.tabular.table.rows import Rows
@@ -169,7 +168,7 @@ class Ensemble:
         experts: dict[str, Expert] = {}
         for name, metadata in saved.metadata["experts"].items():
             own = with_prefix(f"{name}.", saved.tensors)
-            experts[name] = load_expert(EXPERTS.get(name), Saved(own, metadata, saved.source), schema)
+            experts[name] = EXPERTS.get(name).load(Saved(own, metadata, saved.source), schema)
         combination = Weights(*(saved.tensors[f"combination.{name}"].numpy() for name in Weights._fields))
         if any(each.shape != (len(experts),) for each in combination):
             raise ValueError(f"{saved.source} has weights for other than its {len(experts)} experts")

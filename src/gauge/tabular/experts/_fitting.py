@@ -1,18 +1,19 @@
-"""Fitting: every expert in folds and with several seeds, and their weights from rows held out, within a time limit."""
+"""Fitting: every expert in folds, and their weights from rows held out, within a time limit."""
 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import pandas as pd
 
 from gauge.registry import EXPERTS
-from gauge.tabular.experts import Expert, Folds, Task, Training
-from gauge.tabular.experts._bag import Bag, OutOfFold, bag
+from gauge.tabular.experts import Expert, Folds, Saved, Task, Training
 from gauge.tabular.experts._ensemble import Ensemble, Weights
 from gauge.tabular.experts._weighing import unscored, weigh
 from gauge.tabular.table.rows import Rows
+from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits
 
 logger = logging.getLogger(__name__)
@@ -21,19 +22,6 @@ MIN_ROWS = 50  # of a smaller table none are held out for validation
 
 Cross = dict[str, list[Expert]]
 """By the name of an expert, for every fold one that has not seen the rows which it holds out."""
-
-
-@dataclass(frozen=True)
-class Preset:
-    """The experts that "auto" stands for, with how many seeds each is fitted where seeds matter, in how many folds the
-    network learns and, on a CPU, from at most how many rows; up to `max_rows`, times the classes if there are more than
-    two, the others learn in all folds."""
-
-    experts: tuple[str, ...] = ("network", "trees", "linear")
-    seeds: int = 1
-    network_folds: int = 1
-    network_rows: int = 16_000
-    max_rows: int = 5000
 
 
 @dataclass(frozen=True)
@@ -55,9 +43,41 @@ class FittedEnsemble:
         return len(self.validated[2])
 
 
-def fit_ensemble(
-    task: Task, names: Sequence[str], *, prior: np.ndarray, validation: float, preset: Preset
-) -> FittedEnsemble:
+class OutOfFold(Expert):
+    """Each row is answered by the expert of its fold, which has not seen it."""
+
+    def __init__(self, members: Sequence[Expert]) -> None:
+        self.members = tuple(members)
+        self.network = members[0].network
+
+    @classmethod
+    def reads(cls, schema: Schema) -> bool:
+        return True
+
+    @classmethod
+    def fit(cls, task: Task, folds: Folds) -> tuple[Expert, list[Expert]]:
+        raise NotImplementedError("it is made of fitted experts")
+
+    def save(self) -> Saved:
+        raise NotImplementedError("it validates, and is not kept")
+
+    @classmethod
+    def load(cls, saved: Saved, schema: Schema) -> Self:
+        raise NotImplementedError("it is never saved")
+
+    def predict(self, rows: Rows) -> np.ndarray:
+        if len(self.members) == 1:
+            return self.members[0].predict(rows)
+        assert rows.fold is not None
+        parts = [np.flatnonzero(rows.fold == number) for number in range(len(self.members))]
+        every = [member.predict(rows.take(part)) for member, part in zip(self.members, parts, strict=True)]
+        answers = np.empty((len(rows), every[0].shape[1]))
+        for part, own in zip(parts, every, strict=True):
+            answers[part] = own
+        return answers
+
+
+def fit_ensemble(task: Task, names: Sequence[str], *, prior: np.ndarray, validation: float) -> FittedEnsemble:
     """Every expert, and their combination from rows held out: about `validation` of them in each fold. Trees and linear
     models learn from all rows in the end."""
     folds = _folds(task, validation)
@@ -67,9 +87,9 @@ def fit_ensemble(
             "experts have equal weights and default settings, and no score says how good they are",
             *(len(task.rows), task.classes, MIN_ROWS),
         )
-    outputs = 1 if task.classes == 2 else task.classes
-    tried = folds if len(task.rows) * outputs <= preset.max_rows else folds[:1]
-    experts, cross, left_out = _fit_experts(task, tried, names, preset)
+    max_rows, outputs = 5000, 1 if task.classes == 2 else task.classes
+    tried = folds if len(task.rows) * outputs <= max_rows else folds[:1]
+    experts, cross, left_out = _fit_experts(task, tried, names)
     ensemble = Ensemble(experts, Weights.equal(len(experts)), prior, 1 / len(task.rows))
     board, validated, part = unscored(ensemble), *_validated(task, tried, ensemble, cross)
     if len(part):
@@ -89,8 +109,6 @@ def _refit(task: Task, ensemble: Ensemble) -> tuple[Ensemble, list[str]]:
     """Experts that have a weight, after they learned from the rows that were held out from them, too, if there is time."""
     experts, left_out = dict(ensemble.experts), []
     for (name, expert), used in zip(ensemble.experts.items(), ensemble.used, strict=True):
-        if isinstance(expert, Bag):  # every row is one that most of its members have seen
-            continue
         taken = 0.0 if expert.training is None else sum(epoch["seconds"] for epoch in expert.training.history)
         # a fraction of the time that training took
         if used and task.has_time_for(0.25 * taken):
@@ -100,38 +118,19 @@ def _refit(task: Task, ensemble: Ensemble) -> tuple[Ensemble, list[str]]:
     return replace(ensemble, experts=experts), left_out
 
 
-def _fit_experts(
-    task: Task, folds: Folds, names: Sequence[str], preset: Preset
-) -> tuple[dict[str, Expert], Cross, list[str]]:
-    """The experts in the order of their names, the quick ones first, each with several seeds where these matter; then those
-    of every fold, and what was left out because the time was over."""
-    fitted: dict[str, tuple[list[Expert], list[list[Expert]]]] = {}
+def _fit_experts(task: Task, folds: Folds, names: Sequence[str]) -> tuple[dict[str, Expert], Cross, list[str]]:
+    """The experts in the order of their names, the quick ones fitted first; then those of every fold, and what was left out
+    because the time was over. An expert that takes long has a single fold."""
+    fitted: dict[str, tuple[Expert, list[Expert]]] = {}
     left_out = []
     for name in reversed(names):
         kind = EXPERTS.get(name)
         if fitted and not task.has_time_for(0.0):
             left_out.append(f"expert {name!r}")
             continue
-        count = 1 if task.streamed is not None else preset.network_folds
-        own = folds if kind.cross_fitted else folds[:count]
-        seeds = preset.seeds if kind.seeded else 1
-        runs = []
-        for number in range(seeds):
-            started = task.seconds_used
-            whole, cross = kind.fit(task.with_seed(number), own)
-            runs.append((whole, cross))
-            if len(cross) < len(own):
-                left_out.append(f"{len(own) - len(cross)} of {len(own)} folds of {name!r}")
-            if number + 1 < seeds and not task.has_time_for(task.seconds_used - started):
-                left_out.append(f"{seeds - number - 1} of {seeds} seeds of {name!r}")
-                break
-        runs = [run for run in runs if len(run[1]) == len(runs[0][1])]
-        fitted[name] = (
-            [whole for whole, _ in runs],
-            [list(each) for each in zip(*(cross for _, cross in runs), strict=True)],
-        )
-    experts = {name: bag(fitted[name][0]) for name in names if name in fitted}
-    return experts, {name: [bag(each) for each in fitted[name][1]] for name in experts}, left_out
+        fitted[name] = kind.fit(task, folds if kind.cross_fitted else folds[:1])
+    experts = {name: fitted[name][0] for name in names if name in fitted}
+    return experts, {name: fitted[name][1] for name in experts}, left_out
 
 
 def _validated(

@@ -1,6 +1,5 @@
 """The network: GAUGE+ on every cell, word and part of an image, with gates."""
 
-import time
 from copy import deepcopy
 from dataclasses import asdict, replace
 from functools import cache
@@ -13,7 +12,6 @@ from torch import Tensor
 from gauge.plus.gauge_plus import GaugePlus
 from gauge.tabular.experts import Expert, Folds, Saved, Task, Training
 from gauge.tabular.experts._architecture import Architecture
-from gauge.tabular.experts._bag import bag
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._training import refit_network, train_network
 from gauge.tabular.table.rows import Rows
@@ -30,11 +28,11 @@ BATCH_ROWS_ELSEWHERE = 4096
 
 
 class NetworkExpert(Expert):
-    """A network learns from the rows that each fold does not hold out; several of them are a bag. A single one learns from
-    the rows held out as well, shortly and with a low rate, once it is known what it weighs."""
+    """A network learns from the rows that a fold does not hold out, and from the others as well, shortly and with a low
+    rate, once it is known what it weighs."""
 
     network: GaugePlus
-    cross_fitted, seeded = False, True
+    cross_fitted = False
 
     def __init__(self, network: GaugePlus, architecture: Architecture, training: Training | None = None) -> None:
         self.network, self.architecture, self.training = network, architecture, training
@@ -48,13 +46,8 @@ class NetworkExpert(Expert):
     def fit(cls, task: Task, folds: Folds) -> tuple[Expert, list[Expert]]:
         if not folds:
             return cls._learn(task, (np.arange(len(task.rows)), np.arange(0))), []
-        members: list[Expert] = []
-        for fold in folds:
-            started = time.monotonic()
-            members.append(cls._learn(task, fold))
-            if not task.has_time_for(time.monotonic() - started):
-                break
-        return bag(members), members
+        members: list[Expert] = [cls._learn(task, fold) for fold in folds]
+        return members[0], members
 
     @classmethod
     def _learn(cls, task: Task, fold: tuple[np.ndarray, np.ndarray]) -> Self:

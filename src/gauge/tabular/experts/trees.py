@@ -44,8 +44,6 @@ OPTIONS: dict[str, Any] = {
 class Trees(Expert):
     """The number of rounds is the one with the least loss on the rows held out, over all folds."""
 
-    seeded = True
-
     def __init__(self, forest: Forest, terms: Terms, pixels: PixelComponents, scores: ColumnScores) -> None:
         self.forest, self.raw_scores = forest, ForestScores(forest)
         self.terms, self.pixels, self.scores = terms, pixels, scores
