@@ -1,5 +1,5 @@
-"""The demo on digits: sums, which no image tells alone, and views of a digit that are missing or wrong. GAUGE+ beside a fair
-vote of single classifiers and, on sums, the paper's GAUGE."""
+"""The demo on digits: sums, which no image tells alone, and views of a digit that are missing or wrong. GAUGE+ beside an
+ordinary joint network, which fails where one view of many is left, and a fair vote, which cannot add."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -25,22 +25,17 @@ from gauge_lab.results import Result, load_predictions
 from gauge_lab.runner import Runner
 
 PLUS, TRUST = Row("gauge_plus", "gauge_plus"), Row("gauge_plus", "gauge_plus-trust")
-VOTE, GAUGE = Row("late_fusion", "late_fusion"), Row("gauge", "gauge")
-NAMES = {PLUS: "GAUGE+", TRUST: "GAUGE+", VOTE: "Vote", GAUGE: "GAUGE"}
-SAME = "with the same encoders, epochs and digits; votes are weighed by their reliability"
-SUM_ROWS = {  # what each row is in plain words
-    PLUS: "a network that looks at all images together",
-    VOTE: f"one classifier for each image, {SAME}",
-    GAUGE: "the method of the paper, which imputes missing images and gates every part; it trains for a quarter longer",
+JOINT, VOTE = Row("gauge_plus", "gauge_plus-no-heads"), Row("late_fusion", "late_fusion")
+NAMES = {PLUS: "GAUGE+", TRUST: "GAUGE+", JOINT: "Joint network", VOTE: "Vote"}
+RIVALS = {  # what each row is in plain words
+    JOINT: "one network for all images, trained on any subset of them",
+    VOTE: "one classifier for each image; votes are weighed by their reliability",
 }
-VIEW_ROWS = {
-    TRUST: "a network that looks at all views together and has learned which of them to trust",
-    VOTE: f"one classifier for each view, {SAME}",
-}
+SUM_ROWS = {PLUS: "one network for all images, with a head for each of them, which votes too"} | RIVALS
+VIEW_ROWS = {TRUST: "as above, and it has learned which views to trust"} | RIVALS
 SUMMED = {"complete": "two images of each digit", "views=1": "one image of each digit"}
 WRONG = {"complete": "none wrong", "swapped=0.2": "one in five wrong", "swapped=0.4": "two in five wrong"}
 MISSING_TITLES = {"complete": "nothing missing", "eta=0.6": "3 of 5 missing", "eta=0.8": "4 of 5 missing"}
-SHOWN = 3  # samples of each section
 
 Finished = Mapping[str, Mapping[str, tuple[Result, Path]]]
 
@@ -102,13 +97,15 @@ def run(
 
 def _sums(finished: Finished, test: Dataset, learned: int) -> Section:
     images = tuple(f"{digit} digit, hand\N{NO-BREAK SPACE}{hand}" for digit in ("first", "second") for hand in (1, 2))
-    answers, labels = _answers(finished, "views=1")
-    best, findings = ranked(answers, labels, ACCURACY.compare, "With one image of each digit")
-    _, complete = ranked(_answers(finished, "complete")[0], labels, ACCURACY.compare, "With two images of each digit")
+    predictions, labels = _predictions(finished, "views=1")
+    best, findings = ranked(predictions, labels, ACCURACY.compare, "With one image of each digit")
+    _, complete = ranked(
+        _predictions(finished, "complete")[0], labels, ACCURACY.compare, "With two images of each digit"
+    )
     (batch,) = masked_batches(test, parse_protocol("views=1"), len(test))
     shown = [
-        _sample(f"Test sum {row}, answered like {share:.0f} of 100", batch, row, answers, labels, names=images)
-        for row, share in _outcomes(answers, labels)
+        _sample(f"Test sum {row}: {share:.0f} of 100 sums come out so", batch, row, predictions, labels, names=images)
+        for row, share in _outcomes(predictions, labels)
     ]
     return Section(
         title="Evidence has to be put together",
@@ -116,9 +113,9 @@ def _sums(finished: Finished, test: Dataset, learned: int) -> Section:
         missing="One of the two images of each digit.",
         best=best,
         text="No image tells the sum, since each shows one digit. Classifiers of single images can only guess, and so can "
-        f"their vote; a network that sees all images can add. All methods learned from the same {learned:,} sums and answer "
-        f"the same {len(test):,} others, of images that are in no training sum. Below the table: the "
-        "first sum of each of the most frequent outcomes, by who is right and who is wrong.",
+        f"their vote; a network that sees all images can add, GAUGE+ and an ordinary one alike. All methods have the same "
+        f"encoders, learned from the same {learned:,} sums and predict the same {len(test):,} others, of images that are in "
+        "no training sum. Below the table: the first sum of each of the most frequent outcomes, by who is right.",
         columns=tuple(SUMMED.values()),
         rows=_rows(SUM_ROWS, finished, SUMMED),
         samples=tuple(shown),
@@ -127,19 +124,21 @@ def _sums(finished: Finished, test: Dataset, learned: int) -> Section:
 
 
 def _missing_views(finished: Finished, test: Dataset, learned: int) -> Section:
-    answers, labels = _answers(finished, "eta=0.8")
-    best, findings = ranked(answers, labels, ACCURACY.compare, "With four of five views missing")
+    predictions, labels = _predictions(finished, "eta=0.8")
+    best, findings = ranked(predictions, labels, ACCURACY.compare, "With four of five views missing")
     (batch,) = masked_batches(test, parse_protocol("eta=0.8"), len(test))
-    shown = [_sample(f"Test digit {row}", batch, row, answers, labels) for row in _chosen(answers, labels)]
+    shown = [
+        _sample(f"Test digit {row}: {share:.0f} of 100 come out so", batch, row, predictions, labels)
+        for row, share in _outcomes(predictions, labels)
+    ]
     return Section(
         title="Most views are missing",
         asked="Which digit is it? Five people wrote it.",
         missing="Up to four of the five images, at random.",
         best=best,
-        text="Here every view shows the digit, so a vote is a good answer: the question is whether a network that looks at "
-        f"all views loses anything when most are missing. Both methods learned from the same {learned:,} digits and see the "
-        f"same views of the same {len(test):,} test digits. Below the table: digits with four of five views missing, first "
-        "one on which the methods differ, where there is any.",
+        text="Here every view shows the digit, so a vote is hard to beat, and a network that learned from all of them "
+        f"together may know each less well. All methods learned from the same {learned:,} digits and see the same views "
+        f"of the same {len(test):,} test digits. Below the table: the first digit of each of the most frequent outcomes.",
         columns=tuple(MISSING_TITLES.values()),
         rows=_rows(VIEW_ROWS, finished, MISSING_TITLES),
         samples=tuple(shown),
@@ -148,15 +147,16 @@ def _missing_views(finished: Finished, test: Dataset, learned: int) -> Section:
 
 
 def _wrong_views(finished: Finished, test: Dataset, method: GaugePlus) -> Section:
-    answers, labels = _answers(finished, "swapped=0.4")
-    best, findings = ranked(answers, labels, ACCURACY.compare, "With two of five views wrong")
+    predictions, labels = _predictions(finished, "swapped=0.4")
+    best, findings = ranked(predictions, labels, ACCURACY.compare, "With two of five views wrong")
     (batch,) = masked_batches(test, parse_protocol("swapped=0.4"), len(test), truth=True)
     assert batch.truth is not None
     trust, wrong = view_trust(method, batch), torch.stack([*batch.truth.wrong.values()], 1)
     pairs = 100 * roc_auc_score(~wrong.cpu().numpy().ravel(), trust.cpu().numpy().ravel())
     two = (wrong.sum(1) == 2).cpu().numpy()
     shown = [
-        _sample(f"Test digit {row}", batch, row, answers, labels, trust=trust) for row in _chosen(answers, labels, two)
+        _sample(f"Test digit {row}: {share:.0f} of 100 come out so", batch, row, predictions, labels, trust=trust)
+        for row, share in _outcomes(predictions, labels, two)
     ]
     return Section(
         title="Some views are wrong",
@@ -164,8 +164,8 @@ def _wrong_views(finished: Finished, test: Dataset, method: GaugePlus) -> Sectio
         missing="Nothing is missing, but two of five views, on average, come from another sample.",
         best=f"{best} GAUGE+ also says which: it trusts a right view more than a wrong one in {pairs:.1f} of 100 pairs.",
         text="Nobody tells the methods that something is wrong. GAUGE+ gives every view a trust: the probability that it is "
-        "right. Both methods have seen one view in five swapped in training. Below the table: digits of which two "
-        "views are wrong, first one on which the methods differ, where there is any.",
+        "right. All methods have seen one view in five swapped in training. Below the table: digits of which two views are "
+        "wrong, the first of each of the most frequent outcomes.",
         columns=tuple(WRONG.values()),
         rows=_rows(VIEW_ROWS, finished, WRONG),
         samples=tuple(shown),
@@ -202,38 +202,29 @@ def _rows(notes: Mapping[Row, str], finished: Finished, protocols: Mapping[str, 
     )
 
 
-def _answers(finished: Finished, protocol: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def _predictions(finished: Finished, protocol: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """The class probabilities of every row under a protocol, and the labels."""
     loaded = {name: load_predictions(results[protocol][1]) for name, results in finished.items()}
     return {name: probabilities for name, (probabilities, _, _) in loaded.items()}, loaded["GAUGE+"][1]
 
 
-def _chosen(answers: Mapping[str, np.ndarray], labels: np.ndarray, among: np.ndarray | None = None) -> list[int]:
-    """A few samples of different classes: the first on which the methods differ, then such on which they agree."""
-    classes = np.stack([probabilities.argmax(1) for probabilities in answers.values()])
+def _outcomes(
+    predictions: Mapping[str, np.ndarray], labels: np.ndarray, among: np.ndarray | None = None
+) -> list[tuple[int, float]]:
+    """Return the first sample of each of the most frequent outcomes, who is right and who is wrong, with the outcome's share
+    of the samples, or of those `among` them, in percent."""
     rows = np.arange(len(labels)) if among is None else np.flatnonzero(among)
-    differ = (classes != classes[0]).any(0)[rows]
-    chosen: list[int] = []
-    for row in np.concatenate([rows[differ][:1], rows[~differ], rows[differ][1:]]).tolist():
-        if len(chosen) < SHOWN and labels[row] not in labels[chosen]:
-            chosen.append(row)
-    return chosen
-
-
-def _outcomes(answers: Mapping[str, np.ndarray], labels: np.ndarray) -> list[tuple[int, float]]:
-    """The first sample of each of the most frequent outcomes, who is right and who is wrong, with the outcome's share in
-    percent."""
-    right = np.stack([probabilities.argmax(1) == labels for probabilities in answers.values()], 1)
+    right = np.stack([probabilities.argmax(1) == labels for probabilities in predictions.values()], 1)[rows]
     _, first, counts = np.unique(right, axis=0, return_index=True, return_counts=True)
-    order = np.argsort(-counts, kind="stable")[:SHOWN]
-    return [(int(first[each]), 100 * counts[each] / len(labels)) for each in order]
+    order = np.argsort(-counts, kind="stable")[:3]
+    return [(int(rows[first[each]]), 100 * counts[each] / len(rows)) for each in order]
 
 
 def _sample(
     title: str,
     batch: Batch,
     row: int,
-    answers: Mapping[str, np.ndarray],
+    predictions: Mapping[str, np.ndarray],
     labels: np.ndarray,
     *,
     names: tuple[str, ...] = (),
@@ -252,7 +243,7 @@ def _sample(
         title=title,
         label=str(int(labels[row])),
         views=tuple(view(number, name) for number, name in enumerate(batch.inputs)),
-        answers={name: (str(int(each[row].argmax())), float(each[row].max())) for name, each in answers.items()},
+        answers={name: (str(int(each[row].argmax())), float(each[row].max())) for name, each in predictions.items()},
     )
 
 

@@ -196,19 +196,19 @@ def table_questions():
 
 
 VERDICT = re.compile(
-    r"(?P<where>[^,]+), (?P<first>.+) minus (?P<other>.+): (?P<difference>[+−][\d.]+) right answers in 100 "
+    r"(?P<where>[^,]+), (?P<first>.+) minus (?P<other>.+): (?P<difference>[+−][\d.]+) of 100 "
     r"\(95 % from (?P<low>[+−][\d.]+) to (?P<high>[+−][\d.]+), p [=<] (?P<p>[\d.]+)\): (?P<decided>.+)\."
 )
 
 
 def test_the_page_of_the_demo_has_all_parts_and_its_verdicts_follow_its_numbers(digit_questions):
     sections, facts = digit_questions
-    report = demo_report((*sections, table_questions()), facts)
+    report = demo_report((table_questions(), *sections), facts)
     page = Page(render_report(report))
     assert [each["id"] for tag, each in page.elements if tag == "h2" and "id" in each] == [
         f"section-{number}" for number in range(1, 5)
     ]
-    assert "learned from the same 160 sums and answer the same 60 others" in page.text
+    assert "learned from the same 160 sums and predict the same 60 others" in page.text
     assert "learned from the same 160 digits and see the same views of the same 60 test digits" in page.text
     assert len(page.all("article")) == sum(len(section.samples) for section in sections)
     for section in report.sections:

@@ -88,7 +88,7 @@ def test_a_lead_within_chance_is_called_that():
     best, findings = ranked({"poor": poor, "nearly": nearly, "right": right}, labels, ACCURACY.compare, "Here")
     assert best == "right: 100.0 of 100 right. nearly has 99.0: too close to call."
     assert [sentence.endswith("too close to call.") for sentence in findings] == [True, False]
-    assert findings[1].startswith("Here, right minus poor: +40.0 right answers in 100 (95 % from +3")
+    assert findings[1].startswith("Here, right minus poor: +40.0 of 100 (95 % from +3")
     assert findings[1].endswith("right is better.")
     assert ranked({"poor": poor, "right": right}, labels, ACCURACY.compare, "Here")[0] == (
         "right: 100.0 of 100 right; poor 60.0."

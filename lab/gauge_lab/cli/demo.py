@@ -27,13 +27,10 @@ def demo(out: Path, seed: int, epochs: int | None, device: str | None) -> None:
         sections, facts = digits.run(out, seed=seed, epochs=epochs, device=device, on_epoch=on_epoch, jobs=jobs)
     logging.getLogger("gauge").setLevel(logging.ERROR)  # what `fit` notices about four tables is not about the demo
     table, evidence = tables.run(out / "cars", [*tables.TABLES], seed=seed, epochs=epochs, device=device, verbose=False)
-    report = demo_report((*sections, table), facts)
+    report = demo_report((table, *sections), facts)
     write_text(out / "report.html", render_report(report))
     for section in report.sections:
-        print_markdown(f"**{section.title}.** {section.asked}\n\n{section.markdown()}")
-        for sentence in section.findings:
-            print(f"- {sentence}")
-        print()
+        print_markdown(f"**{section.title}.** {section.asked}\n\n{section.markdown()}\n{section.best}\n")
     print(f"Open {out / 'report.html'} to see all of it, and {evidence} to see which cells were used for single cars.")
 
 
@@ -42,11 +39,12 @@ def demo_report(sections: "Sequence[Section]", facts: Mapping[str, str]) -> "Rep
     from gauge.reports.page import Report
 
     return Report(
-        title="Who answers best when evidence is missing or wrong?",
-        lead="Real data come with gaps: a photo was not taken, a cell of a table is blank, or what is there belongs to "
-        "something else. This page asks questions about such data, lets several methods answer, and counts the right "
-        "answers on samples that none of them has seen in training. GAUGE+ and GaugeClassifier are what this project "
-        "offers; a vote, boosted trees and logistic regression are what is usually done; GAUGE is the method of the paper.",
+        title="Who is right most often when evidence is missing or wrong?",
+        lead="Real data are incomplete: a photo was not taken, a cell of a table is blank, or what is there belongs to "
+        "something else. This page asks questions about such data and counts how often several methods are right on samples "
+        "that none of them has seen in training. GaugeClassifier, for tables, and GAUGE+, a network, are what this project "
+        "offers; boosted trees, logistic regression, a joint network and a vote are what is usually done. A joint network "
+        "can put evidence together, a vote copes with one view alone: GAUGE+ is made for both.",
         sections=tuple(sections),
         facts=facts,
     )

@@ -70,7 +70,7 @@ class Section:
 
     def markdown(self) -> str:
         """Return the results as a GitHub table."""
-        lines = [f"| right answers, % | {' | '.join(self.columns)} |", "|---" * (1 + len(self.columns)) + "|"]
+        lines = [f"| right, % | {' | '.join(self.columns)} |", "|---" * (1 + len(self.columns)) + "|"]
         for row in self.rows:
             cells = (f"{value:.1f} [{low:.1f}, {high:.1f}]" for value, low, high in row.cells)
             lines.append(f"| {row.name} | {' | '.join(cells)} |")
@@ -103,7 +103,7 @@ def ranked(
         decided = "too close to call" if name in level else f"{first} is better"
         chance = "p < 0.001" if compared.p_value < 0.001 else f"p = {compared.p_value:.3f}"
         sentences.append(
-            f"{where}, {first} minus {name}: {signed(100 * compared.difference)} right answers in 100 (95 % from {low} to "
+            f"{where}, {first} minus {name}: {signed(100 * compared.difference)} of 100 (95 % from {low} to "
             f"{high}, {chance}): {decided}."
         )
     best = f"{first}: {shares[first]:.1f} of 100 right"
