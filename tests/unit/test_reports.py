@@ -62,10 +62,10 @@ def test_user_text_is_escaped():
     assert "".join(written.words).count(HOSTILE) >= 15  # title, lead, cards, table, finding, sample, facts
 
 
-def test_the_page_opens_with_what_was_asked_what_was_missing_and_who_answered_best():
+def test_the_page_opens_with_what_was_asked_what_was_missing_and_who_is_right():
     report = replace(example(), sections=(replace(section(), asked="Which?", missing="Much.", best="Nobody."),))
-    head = page(report).text.partition("Right answers")[0]
-    assert re.search("What was asked Which. What was missing or wrong Much. Who answered best Nobody.", head)
+    head = page(report).text.partition("Right out of 100")[0]
+    assert re.search("What was asked Which. What was missing or wrong Much. Who is right most often Nobody.", head)
     written = page(example())
     links = [link["href"][1:] for link in written.all("a")]
     assert links == ["section-1", "section-2"]
