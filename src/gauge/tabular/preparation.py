@@ -85,6 +85,7 @@ def make_recipe(options: Mapping[str, Any], seed: int, classes: int) -> Recipe:
         rate=ESTIMATED if options["missing_rate"] is None else options["missing_rate"],
         metric=pick(METRICS | automatic, options["metric"], "metric"),
         seed=seed,
+        classes=classes,
         seconds=options["time_limit"],
         max_rows=16_000 if options["epochs"] is None else None,
     )

@@ -37,7 +37,8 @@ class Recipe:
     limit. `tune` says by column what is trained of pretrained
     encoders, where that is more than the projection. On a CPU a network learns from at most `max_rows` of a table in
     memory. With "auto" gates, validation decides whether they change the answer or are evidence alone. Where there is
-    `content`, texts, images or signals, the network takes more steps."""
+    `content`, texts, images or signals, or more than two
+    `classes`, the network takes more steps."""
 
     size: str
     gates: bool | Literal["auto"]
@@ -51,6 +52,7 @@ class Recipe:
     tune: "Mapping[str, Tune]" = field(default_factory=dict)
     max_rows: int | None = None
     content: bool = False
+    classes: int = 2
 
     def settings(self, rows: int) -> TrainSettings:
         """Those of the backbone: a short schedule of large steps that ends with a rate of zero. No epoch is selected, so
@@ -58,7 +60,7 @@ class Recipe:
         part = 64 if self.content else 128  # of the rows of a large table; twice as many take twice as long
         batch = self.batch_size or min(256, max(32, min(128, rows // 2), rows // part))
         # steps of the backbone: at least a number, and a multiple of the root of the rows
-        least, per_root = (120, 5) if self.content else (80, 4)
+        least, per_root = (120, 5) if self.content else (80, 4) if self.classes == 2 else (150, 6)
         steps = max(least, round(per_root * rows**0.5))
         # share of all steps, where pretrained encoders are fine-tuned
         return TrainSettings(

@@ -15,7 +15,7 @@ import pandas as pd
 from gauge.masks import UpTo
 from gauge.tabular.experts._ensemble import UNUSED, Ensemble, Weights
 from gauge.tabular.table.rows import Rows
-from gauge.training.metrics import SCORES, scores
+from gauge.training.metrics import SCORES, log_losses, scores
 
 HIDDEN_COPIES = 2  # of each row held out, with further values hidden
 
@@ -67,10 +67,10 @@ class HeldOutLogits:
         return Weights(combination.offset.numpy(), combination.slope[:, 0].numpy())
 
     def cross_fitted(self, experts: Sequence[int]) -> np.ndarray:
-        """The probabilities for rows as they are, each with weights that come from the other parts."""
-        probabilities = np.empty((self.rows, self.logits.shape[2]))
+        """The probabilities for rows as they are and then their copies, each with weights that come from the other parts."""
+        probabilities = np.empty((len(self.logits), self.logits.shape[2]))
         for part in np.unique(self.part):
-            own = np.flatnonzero(self.part[: self.rows] == part)
+            own = np.flatnonzero(self.part == part)
             weights = self.learn(experts, self.part != part)
             probabilities[own] = weights.combine(self.logits[own][:, list(experts)], self.share[own])
         return probabilities
@@ -79,8 +79,9 @@ class HeldOutLogits:
 def weigh(
     ensemble: Ensemble, rows: Rows, labels: np.ndarray, part: np.ndarray, *, rate: float, slow: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """Learn what each expert counts from rows held out, nothing for `slow` ones that hardly do, and return the leaderboard:
-    what each scores alone and what it weighs, the least log loss first; `combined` is all."""
+    """Learn what each expert counts from rows held out, nothing for `slow` ones without which the log loss of these rows is
+    no larger, and return the leaderboard: what each scores alone and what it weighs, the least log loss first; `combined`
+    is all."""
     max_rows = 2000  # held out that weights are learned from
     from gauge.training.distributed import broadcast
 
@@ -90,19 +91,21 @@ def weigh(
     names = list(ensemble.experts)
     answers = HeldOutLogits.collect(ensemble, rows, labels, part, rate)
     kept = list(range(len(names)))
-    _set_weights(ensemble, answers, kept)
-    for name in slow:
-        others = [index for index in kept if names[index] != name]
-        # share of the weights below which a slow expert is not asked
-        if others and broadcast(bool(ensemble.weights(rows)[names.index(name)] < 0.05)):
-            kept = others
-            _set_weights(ensemble, answers, kept)
     combined = answers.cross_fitted(kept)
+    for name in slow:
+        if others := [index for index in kept if names[index] != name]:
+            without = answers.cross_fitted(others)
+            losses = [log_losses(each, answers.labels).mean() for each in (without, combined)]
+            if broadcast(bool(losses[0] <= losses[1])):
+                kept, combined = others, without
+    _set_weights(ensemble, answers, kept)
     each = dict(zip(names, np.exp(answers.logits[: len(rows)]).swapaxes(0, 1), strict=True))
     weights = [*ensemble.weights(rows).tolist(), 1.0]
     lines = [
         {"expert": name, **scores(probabilities, labels), "weight": weight}
-        for (name, probabilities), weight in zip({**each, "combined": combined}.items(), weights, strict=True)
+        for (name, probabilities), weight in zip(
+            {**each, "combined": combined[: len(rows)]}.items(), weights, strict=True
+        )
     ]
     return pd.DataFrame(lines).sort_values("log_loss", kind="stable", ignore_index=True)
 
