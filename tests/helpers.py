@@ -13,6 +13,7 @@ from contextlib import chdir, contextmanager, redirect_stderr
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import jaxtyping
 import numpy as np
@@ -53,12 +54,13 @@ from gauge.randomness import seeded
 from gauge.registry import IMPUTERS
 from gauge.training import checkpoint
 from gauge.training.stages import Stage
-from gauge.types import Imputer, Method, SupportsComplete, Trainable
+from gauge.types import Imputer, Method, Prepared, SupportsComplete, Trainable
 from gauge.values import over_values
 from gauge_lab.benchmarks import Benchmark
 
 DIM, CLASSES = 8, 3
 SHAPES = {"image": (1, 8, 8), "signal": (7,), "table": (5,)}
+T = TypeVar("T", bound=nn.Module)
 
 
 def noise(*shape: int, seed: int = 0) -> Tensor:
@@ -162,7 +164,15 @@ def plus(imputer: SupportsComplete | None = None, *, whole: bool = True, **optio
             image, table = WithWhole(image), WithWhole(table, FlatTable(SHAPES["table"], DIM, hidden=8))
         encoders = {"image": image, "signal": Mlp(SHAPES["signal"], DIM, hidden=6), "table": table}
         classifier = Network(Transformer(DIM, heads=2, depth=2), DIM, CLASSES)
-        return GaugePlus(UnitEncoder(encoders, DIM), classifier, imputer, **options).eval()
+        return finished(GaugePlus(UnitEncoder(encoders, DIM), classifier, imputer, **options)).eval()
+
+
+def finished(module: T) -> T:
+    """The module, whose untrained methods may predict as trained ones."""
+    for part in module.modules():
+        if isinstance(part, Prepared):
+            part.finished = True
+    return module
 
 
 def any_subset(**options: object) -> AnySubset:
@@ -195,7 +205,7 @@ def linear_mopoe(train: Dataset, latent: int = 4, **options: object) -> MoPoE:
 
 def untrained(stage: Stage, train: Dataset) -> Trainable:
     """The module of a stage, standing on the untrained modules of all that it needs."""
-    return stage.build(train, [untrained(need, train) for need in stage.needs])
+    return finished(stage.untrained(train))
 
 
 def weightless(stage: Stage, train: Dataset) -> Trainable:

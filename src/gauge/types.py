@@ -1,6 +1,7 @@
 """The contract of every kind of component; the values that flow between them are in `gauge.values`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, Unpack, runtime_checkable
 
 import torch
@@ -131,12 +132,47 @@ class Method(Trainable):
         while a method trains."""
 
     def prepare(self, train: Any, val: Any = None) -> None:
-        """Called once after training, with the training split (a `Dataset`), for statistics that are not learned."""
+        """Called once by `fit` after training, with the training and the validation split, for statistics that are not
+        learned. A method that cannot predict without them is a `Prepared`."""
 
     @classmethod
     def unsupported(cls, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
         """Why the method does not support modalities of these shapes; None if it does."""
         return None
+
+
+class Prepared(Method):
+    """A method that refuses to predict until `prepare` has set `finished`, which is saved with the weights."""
+
+    finished: bool = False
+
+    def check_finished(self) -> None:
+        """Raise an error unless the method is finished. It never waits for a device, so graphs may be recorded of it."""
+        if not self.finished:
+            raise ValueError(
+                f"{type(self).__name__} is not finished, some of its weights are set after training; train it with "
+                "gauge.fit, or call prepare(train, val) after a training loop of your own"
+            )
+
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor(self.finished, device="cpu")
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.finished = bool(state)
+
+
+@contextmanager
+def provisional(*modules: nn.Module) -> Iterator[None]:
+    """Let unfinished methods predict, as the validation during training needs."""
+    methods = [part for module in modules for part in module.modules() if isinstance(part, Prepared)]
+    before = [method.finished for method in methods]
+    for method in methods:
+        method.finished = True
+    try:
+        yield
+    finally:
+        for method, finished in zip(methods, before, strict=True):
+            method.finished = finished
 
 
 class Pretrainer(Trainable):

@@ -13,6 +13,7 @@ from helpers import (
     TimmBlock,
     any_subset,
     clinic,
+    finished,
     gauge,
     imputer,
     imputers,
@@ -250,7 +251,7 @@ def test_a_gauge_plus_gives_the_same_in_an_exported_graph(tmp_path, gating, appl
     with seeded(0, "plus"):
         encoder = UnitEncoder({"table": Columns((5,), DIM)}, DIM)
         network = Network(Transformer(DIM, heads=2, depth=1), DIM, CLASSES)
-        model = GaugePlus(encoder, network, gating=gating)
+        model = finished(GaugePlus(encoder, network, gating=gating))
         model.applies_gates = applies
     example = Batch({"table": noise(6, 5)}, {"table": noise(6, 5, seed=1) > -1})
     with unchecked():

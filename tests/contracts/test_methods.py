@@ -15,7 +15,7 @@ from gauge.randomness import sample_keys, seeded
 from gauge.training.loop import fit
 from gauge.training.settings import TrainSettings
 from gauge.training.source import plain
-from gauge.training.stages import Stage
+from gauge.training.stages import Stage, StageStore
 from gauge.types import Method
 from gauge.values import Batch
 from gauge_lab.benchmarks import Benchmark
@@ -38,6 +38,7 @@ def distinct(benchmark: Benchmark, *, gatings: bool = True) -> list[tuple[str, s
 
 ROWS = distinct(SMALL)
 OTHER_ROWS = [(data, *row) for data, benchmark in OTHERS.items() for row in distinct(benchmark, gatings=False)]
+TABLE_ROWS = [(OTHERS["one-table"], *row) for data, *row in OTHER_ROWS if data == "one-table"]
 GRIDLESS = ("images-and-text", "one-table")
 GRIDS = [variant for variant, chosen in VARIANTS.items() if chosen.grid]
 
@@ -123,6 +124,30 @@ def test_a_sample_does_not_depend_on_the_others_unless_the_method_says_so(method
         pytest.skip("the method looks across the batch, and says so")
     alone = torch.cat([method.predict(rows_of(batch, torch.tensor([row]))).logits for row in range(3)])
     torch.testing.assert_close(alone, method.predict(batch).logits[:3], atol=1e-5, rtol=1e-4)
+
+
+def short(stage: Stage) -> Stage:
+    settings = stage.settings.model_copy(update={"epochs": 1, "selection": stage.settings.selection[:1]})
+    return replace(stage, settings=settings, needs=tuple(map(short, stage.needs)))
+
+
+@pytest.mark.parametrize("row", [*((SMALL, *row) for row in ROWS), *TABLE_ROWS], ids=lambda row: ":".join(row[1:]))
+def test_fit_finishes_a_method_as_the_runner_does_and_an_unfinished_one_refuses_to_predict(row):
+    """Also when its weights are loaded: those of a finished method finish another."""
+    stage, (train, val) = short(last_stage(*row, 0)), (samples(row[0], rows) for rows in (24, 25))
+    if type(stage.untrained(train)).prepare is Method.prepare:
+        return
+    store, batch = StageStore(train, val, None), val.batch(torch.arange(25))
+    needs = [store.trained(need).module for need in stage.needs]
+    method, other = (stage.build(train, deepcopy(needs)).eval() for _ in range(2))
+    other.load_state_dict(method.state_dict())
+    with pytest.raises(ValueError, match="is not finished, .* train it with gauge.fit, or call prepare"):
+        other.predict(batch)
+    fit(method, train, val, settings=stage.settings)
+    other.load_state_dict(method.state_dict())
+    expected = store.trained(stage).module.predict(batch).logits
+    assert torch.equal(method.predict(batch).logits, expected)
+    assert torch.equal(other.predict(batch).logits, expected)
 
 
 @pytest.mark.parametrize("name", ["m3care", "muse"])

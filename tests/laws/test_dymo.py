@@ -265,11 +265,6 @@ def test_tails_and_calibrations_are_the_published_and_the_clean_ones(batch):
     assert CALIBRATIONS["log"](before, after)[1] > 1
 
 
-def test_without_statistics_it_refuses_to_predict(batch):
-    with pytest.raises(ValueError, match=r"DyMo has no class statistics yet; call prepare\(train\)"):
-        dymo(prepared=False).predict(batch)
-
-
 def test_a_split_without_some_class_is_refused_with_its_number():
     some = torch.arange(4) * 3
     split = Dataset("train", {name: values[some] for name, values in TRAIN.inputs.items()}, TRAIN.labels[some])

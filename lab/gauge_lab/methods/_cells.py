@@ -13,7 +13,7 @@ from gauge.data import Dataset
 from gauge.masks import Complete, Protocol
 from gauge.nn.tabular import ColumnLayout, by_cell
 from gauge.randomness import sample_keys
-from gauge.types import Method
+from gauge.types import Prepared
 from gauge.values import Batch, Prediction
 
 
@@ -26,7 +26,7 @@ class CellRows:
     weight: float
 
 
-class CellClassifier(Method):
+class CellClassifier(Prepared):
     """A classifier that reads the cells of all tables and no other modality; `prepare` fits it. `tables` gives the number of
     categories of every column, 1 for numbers. Training rows are hidden by `masks`.
 
@@ -55,9 +55,11 @@ class CellClassifier(Method):
         counts = torch.bincount(train.labels, minlength=self.num_classes) + 1.0
         self.prior.copy_((counts / counts.sum()).log())
         self.fit_rows(self._rows(train), None if val is None else self._rows(val))
+        self.finished = True
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
+        self.check_finished()
         features = self.features(batch.check())
         known = ~features.isnan().all(1, keepdim=True)
         return Prediction(torch.where(known, self.scores(features), self.prior))

@@ -17,7 +17,7 @@ from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.paper.units import Frozen
 from gauge.plus.any_subset import TEMPERATURE, AnySubset, one_hot, under_subsets
-from gauge.types import Method, SupportsComplete, UnsupportedError
+from gauge.types import Prepared, SupportsComplete, UnsupportedError
 from gauge.values import Batch, Prediction, Units
 from gauge_lab.methods.mtl import subset_code
 from gauge_lab.vectors import whole_modalities
@@ -59,7 +59,7 @@ class SubsetState(NamedTuple):
     tail: Float[Tensor, "b"]
 
 
-class DyMo(Method):
+class DyMo(Prepared):
     """A trained backbone that chooses at test time which imputed modalities to use. Nothing is trained here; `prepare`
     computes the class statistics of every subset from the training split.
 
@@ -110,6 +110,7 @@ class DyMo(Method):
         self.means.copy_(means)
         self.spreads.copy_((torch.stack(squares).sum(0) / counts).sqrt().clamp_min(1e-6))
         self.prototypes.copy_(means.mean(0))
+        self.finished = True
 
     def predict(self, batch: Batch) -> Prediction:
         return Prediction(self.select(batch).logits)
@@ -117,8 +118,7 @@ class DyMo(Method):
     @torch.no_grad()
     def select(self, batch: Batch) -> Selection:
         """The greedy choice: each round evaluates every open (sample, modality) pair in stacked passes."""
-        if not (self.spreads > 0).all():
-            raise ValueError("DyMo has no class statistics yet; call prepare(train) with the training split")
+        self.check_finished()
         completed = self.imputer.complete(batch.check())
         imputed = self.backbone.encoder(completed, hide_missing=False)
         # an encoder that mixes the features of a partly observed modality must not read imputed ones before they are added

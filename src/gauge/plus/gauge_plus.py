@@ -31,13 +31,13 @@ from gauge.plus.combination import Combination
 from gauge.plus.heads import HeadGradients, Heads, tempered_losses
 from gauge.plus.late_fusion import head_loss
 from gauge.plus.trust import PlusReading, TrustHead, known_rightness, per_unit, signed_taylor_evidence, trust_term
-from gauge.types import Imputer, Method, SupportsComplete
+from gauge.types import Imputer, Prepared, SupportsComplete
 from gauge.values import Batch, Evidence, Prediction, Units
 
 __all__ = ["GaugePlus"]
 
 
-class GaugePlus(Method):
+class GaugePlus(Prepared):
     """A `Gauge`, gated or not, whose modalities also predict alone. A head reads its modality's whole unit or, where it has
     none, the mean of its observed units.
 
@@ -47,6 +47,8 @@ class GaugePlus(Method):
     >>> from gauge.encoders.mlp import Mlp
     >>> encoder = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
     >>> model = GaugePlus(encoder, Network(lambda sequence, attn_bias=None: sequence, dim=8, num_classes=3))
+    >>> train = Dataset("train", {"scan": torch.rand(9, 3), "blood": torch.rand(9, 5)}, torch.arange(9) % 3)
+    >>> model.prepare(train, train)  # called by `gauge.fit` after training
     >>> flags = {"scan": torch.tensor([True]), "blood": torch.tensor([False])}
     >>> model.predict(Batch({"scan": torch.rand(1, 3), "blood": torch.rand(1, 5)}, flags)).logits.shape
     torch.Size([1, 3])
@@ -158,6 +160,7 @@ class GaugePlus(Method):
 
     def decide(self, reading: PlusReading) -> Prediction:
         """The network's prediction, or the product of all votes; evidence and gates are those of the network."""
+        self.check_finished()
         prediction = self.decide_network(reading)
         return replace(prediction, logits=self.combine(prediction, reading))
 
@@ -200,6 +203,7 @@ class GaugePlus(Method):
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
         """The calibration of the trust and the weights of the combination, from validation samples under masks of every
         kind, corrupted as in training."""
+        self.finished = True
         if val is None:
             return
         self.to(val.device)

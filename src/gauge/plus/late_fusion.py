@@ -21,7 +21,7 @@ from gauge.paper.units import Frozen, UnitEncoder
 from gauge.plus._votes import SOUND, Votes, head_votes, learn_weights, masked_samples, validation_rows
 from gauge.plus.combination import Combination
 from gauge.plus.heads import Heads
-from gauge.types import Encoder, Method, SupportsComplete
+from gauge.types import Encoder, Method, Prepared, SupportsComplete
 from gauge.values import Batch, Prediction
 
 __all__ = ["LateFusion", "WeightedVote"]
@@ -126,7 +126,7 @@ class LateFusion(Method):
         return vector, self.heads[name](vector)
 
 
-class WeightedVote(Method):
+class WeightedVote(Prepared):
     """An encoder and a linear head for each modality, and nothing that reads two of them: GAUGE+ without its network. The
     votes of the observed modalities are calibrated and weighed on validation data, as the votes of GAUGE+ are.
 
@@ -149,11 +149,13 @@ class WeightedVote(Method):
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
+        self.check_finished()
         return Prediction(self.combination(*self.votes(batch.check())))
 
     @torch.no_grad()
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
         """The weights of the votes, from validation samples under masks of every kind, corrupted as in training."""
+        self.finished = True
         if val is None:
             return
         self.to(val.device)

@@ -23,7 +23,7 @@ from gauge.training.inference import MAX_GPU_BATCH, masked_batches, predict_spli
 from gauge.training.recorded import PredictBatch, recorded_predict
 from gauge.training.settings import TrainSettings
 from gauge.training.step import Step, arithmetic, make_optimizer, training_step
-from gauge.types import Method, Trainable
+from gauge.types import Method, Trainable, provisional
 
 MAX_BYTES_SAVED_EACH_EPOCH = 2**20  # bytes: a smaller state is saved after every epoch
 LAST = "last.safetensors"
@@ -65,13 +65,38 @@ def fit(
 ) -> Progress:
     """Train a method or an imputer; it ends with the weights of its best epoch, or of the last one without `selection`.
 
-    Training stops early when `on_epoch` returns True. With a folder, its state is saved there as `last.safetensors`, and a
-    second call continues from it if settings, data and `code` are the same; no finished epoch is lost if `on_epoch` raises.
-    `record=False` turns off CUDA graphs. Under torchrun all processes train one model; the first one writes and reports.
+    A method is then finished by its `prepare(train, val)`; what has no parameters to train is only finished. Validation
+    samples select the epoch, stop training early, and decide what `prepare` learns, such as the weights of the votes of
+    GAUGE+. Training stops early when `on_epoch` returns True. With a folder, its state is saved there as
+    `last.safetensors`, and a second call continues from it if settings, data and `code` are the same; no finished epoch is
+    lost if `on_epoch` raises. `record=False` turns off CUDA graphs. Under torchrun all processes train one model; the first
+    one writes and reports.
     """
-    _check(method, train, val, settings)
     method.to(train.device)
     join_group(train.device)
+    progress = Progress()
+    if method.is_trainable:
+        _check(method, train, val, settings)
+        with provisional(method):
+            progress = _train(method, train, val, settings, folder=folder, on_epoch=on_epoch, code=code, record=record)
+    method.eval()
+    if isinstance(method, Method):
+        method.prepare(train, val)
+    synchronise(method)
+    return progress
+
+
+def _train(
+    method: Trainable,
+    train: Dataset,
+    val: Dataset | None,
+    settings: TrainSettings,
+    *,
+    folder: Path | None,
+    on_epoch: Callable[[Epoch], object],
+    code: str,
+    record: bool,
+) -> Progress:
     optimizer = make_optimizer(method, settings, train.device)
     # with a constant rate a longer run is the shorter one continued
     ignored = {"epochs"} if settings.schedule == "constant" and not settings.warm_up else None
@@ -108,8 +133,6 @@ def fit(
     saver.save(progress, best, now=True)
     if best is not None:
         load_into(method, best, Path("the best epoch"))
-    synchronise(method)
-    method.eval()
     return progress
 
 
@@ -150,7 +173,8 @@ def seconds_per_validation(method: Trainable, val: Dataset, settings: TrainSetti
     (batch,) = masked_batches(val, settings.selection[-1], len(index), index)
     method.to(val.device).eval()
     started = time.perf_counter()
-    float(method.predict(batch).logits.sum())  # waits for the device
+    with provisional(method):
+        float(method.predict(batch).logits.sum())  # waits for the device
     return broadcast((time.perf_counter() - started) * len(settings.selection) * len(val) / len(index))
 
 

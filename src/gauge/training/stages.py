@@ -17,12 +17,12 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.randomness import seeded
 from gauge.training import checkpoint, source
-from gauge.training.distributed import barrier, broadcast, is_main, join_group, synchronise
+from gauge.training.distributed import barrier, broadcast, is_main, join_group
 from gauge.training.loop import LAST, Epoch, Progress, budget, fit, seconds_per_step, seconds_per_validation
 from gauge.training.metrics import NORMAL_QUANTILE
 from gauge.training.provenance import commit, hardware
 from gauge.training.settings import TrainSettings
-from gauge.types import Method, Trainable
+from gauge.types import Trainable, provisional
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Stage:
 
     def seconds_per_epoch(self, train: Dataset, val: Dataset | None) -> float:
         """The duration of an epoch, measured on a few steps with untrained needs."""
-        module = self._untrained(train)
+        module = self.untrained(train)
         if not module.is_trainable:
             return 0.0
         training = self.steps_per_epoch(train) * seconds_per_step(module, train, self.settings)
@@ -100,8 +100,11 @@ class Stage:
     def steps_per_epoch(self, train: Dataset) -> int:
         return math.ceil(len(train) / self.settings.batch_size)
 
-    def _untrained(self, train: Dataset) -> Trainable:
-        return self.build(train, [need._untrained(train) for need in self.needs])
+    def untrained(self, train: Dataset) -> Trainable:
+        """The module, built on the untrained ones of all stages that it needs."""
+        needs = [need.untrained(train) for need in self.needs]
+        with provisional(*needs):
+            return self.build(train, needs)
 
 
 @dataclass(frozen=True)
@@ -178,18 +181,15 @@ class StageStore:
         return Trained(module.eval(), metadata, stale)
 
     def _train(self, stage: Stage, module: Trainable) -> dict[str, Any]:
-        path, settings, progress, rows = self.path(stage), stage.settings, Progress(), self.rows(stage)
+        path, settings, rows = self.path(stage), stage.settings, self.rows(stage)
         if path is not None and is_main():
             self._discard_stale(stage, path)
         barrier()
         start = _scalars(module)
+        folder, on_epoch, code = path and path.parent, partial(self.on_epoch, stage.name), self.code(stage)
+        progress = fit(module, rows, self.val, settings=settings, folder=folder, on_epoch=on_epoch, code=code)
         if module.is_trainable:
-            folder, on_epoch, code = path and path.parent, partial(self.on_epoch, stage.name), self.code(stage)
-            progress = fit(module, rows, self.val, settings=settings, folder=folder, on_epoch=on_epoch, code=code)
             _report(stage, progress, self.val)
-        if isinstance(module, Method):
-            module.eval().prepare(self.train, self.val)
-            synchronise(module)
         steps, sum_of_rates = budget(settings, len(rows), progress.best_epoch or progress.epoch)
         metadata = {
             "stage": stage.name,

@@ -9,6 +9,7 @@ from gauge.plus.gauge_plus import GaugePlus
 from gauge.training.distributed import broadcast
 from gauge.training.inference import predict_split
 from gauge.training.metrics import log_losses, pays
+from gauge.types import provisional
 
 MAX_COMBINING_ROWS = 300  # held out, under many masks each, that the weights of network and heads are learned from
 
@@ -20,6 +21,7 @@ def choose_gates(model: GaugePlus, train: Dataset, val: Dataset | None, masks: P
     "without" gates, none if there are no rows to compare them on."""
     if val is None:
         model.applies_gates = False
+        model.prepare(train)
         return {}
     with_gates = _losses(model, val, masks)
     model.applies_gates = False
@@ -39,6 +41,7 @@ def spread(val: Dataset, count: int) -> Dataset:
 def _losses(model: GaugePlus, val: Dataset, masks: Protocol) -> np.ndarray:
     """The log loss of every row without the heads, the mean of that as it is and that under masks."""
     combination, model.combination = model.combination, None
-    answers = [predict_split(model, val, protocol) for protocol in (Complete(), masks)]
+    with provisional(model):
+        answers = [predict_split(model, val, protocol) for protocol in (Complete(), masks)]
     model.combination = combination
     return np.mean([log_losses(each.probabilities, each.labels) for each in answers], axis=0)
