@@ -18,15 +18,18 @@ from gauge.reports.figures import draw_lines
 from gauge_lab.formats import Table
 from gauge_lab.published import PUBLISHED
 from report.ages import write_ages
+from report.commands import command_page
 from report.comparisons import polymnist_methods
 from report.results import DRAWING, GAMMA, GRIDS, METHODS, PAPER_ETA, ROOT, ROWS, SHARED, VOTES, named, table_of
 from report.trust import draw_trust
 
-PAGES = ("README.md", *(f"docs/{name}.md" for name in ("how-it-works", "own-data", "reproduce", "findings", "methods")))
-PAGES += ("docs/findings-image-table.md", "docs/gauge-plus.md", "docs/trust.md", "docs/production.md", "docs/scale.md")
-PAGES += ("docs/own-transformer.md", "docs/every-row.md")
 DRAWN = ("any_subset", "gauge:masked", "dymo", "gauge:v1", "gauge:v2", "gauge:v3", "gauge")  # against the missing rate
 
+PAGES = [
+    path
+    for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
+    if "<!-- table:" in path.read_text(encoding="utf-8")
+]
 TABLES = {
     name: make
     for module in pkgutil.iter_modules(report.__path__)
@@ -69,8 +72,8 @@ def generated(text: str) -> str:
 
 def main() -> None:
     write_ages(ROOT / "results")
-    for name in PAGES:
-        page = ROOT / name
+    (ROOT / "docs" / "commands.md").write_text(command_page(), encoding="utf-8")
+    for page in PAGES:
         page.write_text(generated(page.read_text(encoding="utf-8")), encoding="utf-8")
     table = table_of("polymnist/cosine", PAPER_ETA)
     family = named("polymnist/cosine", (row for row in table.rows if row != "gauge:v1"), ROWS)

@@ -1,4 +1,6 @@
-"""Write examples/*.ipynb from the tutorials, so that nothing is written twice, with their outputs: `make notebooks`.
+"""Write examples/*.ipynb from the pages of Start, so that nothing is written twice, with their outputs: `make notebooks`.
+
+A notebook has all code of its page, and of the prose the headings and the paragraph before each block.
 
 With `--prose` only the prose is written anew and outputs are kept.
 """
@@ -6,13 +8,14 @@ With `--prose` only the prose is written anew and outputs are kept.
 import json
 import posixpath
 import re
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("own-data", "own-tensors", "own-transformer")
+PAGES = ("table-in-five-minutes", "own-tensors", "wrap-in-five-minutes")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)")
 SHOWN = ("text/plain", "text/html", "image/png")
@@ -27,13 +30,19 @@ def cell(number: int, source: str) -> dict[str, Any]:
 
 
 def cells(page: str) -> list[dict[str, Any]]:
-    """The tutorial as cells without outputs; its links start from examples/."""
-    parts = BLOCK.split((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))
+    """The page as cells without outputs; its links start from examples/."""
+    parts = BLOCK.split((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))[:-1]
     parts[::2] = [
-        LINK.sub(lambda link: posixpath.relpath(posixpath.join("docs", link[1]), "examples"), prose)
+        LINK.sub(lambda link: posixpath.relpath(posixpath.join("docs", link[1]), "examples"), brief(prose))
         for prose in parts[::2]
     ]
     return [cell(number, part) for number, part in enumerate(parts) if part.strip()]
+
+
+def brief(prose: str) -> str:
+    """Headings that have code, and what stands before it."""
+    paragraphs = prose.strip().split("\n\n")
+    return "\n\n".join([*(each for each in paragraphs[:-1] if each.startswith("#")), paragraphs[-1]][-2:])
 
 
 def path(page: str) -> Path:
@@ -66,6 +75,16 @@ def with_outputs(page: str) -> list[dict[str, Any]]:
 
     written = cells(page)
     with tempfile.TemporaryDirectory() as folder:
+        demo = [
+            sys.executable,
+            "-m",
+            "gauge",
+            "demo",
+            "--table",
+            "--epochs",
+            "1",
+        ]  # its files are read by the first page
+        subprocess.run(demo, cwd=folder, check=True, stdout=subprocess.DEVNULL)
         notebook = nbformat.reads(notebook_of(written), as_version=4)
         options: dict[str, Any] = {"timeout": 1200, "record_timing": False, "resources": {"metadata": {"path": folder}}}
         NotebookClient(notebook, **options).execute()

@@ -6,7 +6,7 @@
 A column of random zip codes and one of random numbers are added to each table. Test rows start with a fifth of their values;
 the others are acquired one at a time: as `GaugeClassifier.advise` says for that row, in the order of `importance` on as many
 further labelled rows as validation held out, in random order. studies/results/advice.json has the log loss after every
-value; `docs/generate.py` makes the table of docs/own-data.md from it.
+value; `docs/generate.py` makes the table of docs/results-tables.md from it.
 """
 
 import argparse

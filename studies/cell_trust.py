@@ -4,7 +4,7 @@
     python studies/cell_trust.py [--seeds 3] [--only planted wine]
 
 Trust is learned from 70 % of the rows of each table and audited on the others, as by `gauge audit`. The records go to
-studies/results/cell_trust.json; `docs/generate.py` makes the table of docs/own-data.md from them.
+studies/results/cell_trust.json; `docs/generate.py` makes the table of docs/results-tables.md from them.
 """
 
 import argparse

@@ -7,7 +7,7 @@ For each table and seed, classifiers learn from half of the rows, with 0, 30 and
 other half with as many blank (`alike`). The one that has learned from complete rows also answers rows with 30 and 70 % of
 the cells blank (`more`), and rows in all of which the same half of the columns is missing (`fixed`): a pattern for which
 nothing is promised. Records go to studies/results/coverage.json after every fit, and what is there is not computed again;
-`docs/generate.py` makes the tables of docs/own-data.md from them.
+`docs/generate.py` makes the tables of docs/results-tables.md from them.
 """
 
 import argparse

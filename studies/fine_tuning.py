@@ -6,7 +6,7 @@
 A small Vision Transformer is pretrained on the digits 0 to 4 of scikit-learn, briefly. The network of `GaugeClassifier` then
 learns to tell 5 to 9 apart from some of their images and is tested on all others: with the encoder as it was pretrained,
 with LoRA, with all of its weights trained, and with a convolutional encoder that was not pretrained. The records go to
-studies/results/fine_tuning.json; `docs/generate.py` makes the table of docs/own-data.md from them.
+studies/results/fine_tuning.json; `docs/generate.py` makes the table of docs/results-tables.md from them.
 """
 
 import argparse

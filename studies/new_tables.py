@@ -10,7 +10,7 @@ what is in the folder is not computed again, and the same command continues a ru
 another pandas than we do: `--autogluon` is the interpreter of an environment that has both it and GAUGE. It optimises the
 log loss and fits its folds one after another; images reach it as components, texts as they are. Jobs are ordered so that a
 run that is cut off is of use: all tables with seed 0, the expensive methods last, then more seeds.
-studies/results/new_tables.json has a record for each fit; `docs/generate.py` makes the tables of docs/own-data.md from it.
+studies/results/new_tables.json has a record for each fit; `docs/generate.py` makes docs/results-tables.md from it.
 """
 
 import argparse

@@ -5,7 +5,7 @@
 
 Cells are blanked at random in training and test rows alike. The answers of every fit are kept in build/tables; what is there
 is not computed again, and with --minutes the run ends early and the same command continues. studies/results/tables.json has
-one record for each of them; `docs/generate.py` makes the tables of docs/own-data.md from it. studies/rivals.py has the
+one record for each of them; `docs/generate.py` makes the tables of docs/results-tables.md from it. studies/rivals.py has the
 rivals; a temperature for each of them comes from a fit on 80 % of the training rows.
 """
 

@@ -83,10 +83,10 @@ def when() -> str:
             f"samples, {some:.1f} % with 256, or 512, and {alone:.1f} without the other samples; votes from the same "
             f"pre-training have {votes:.1f} %. Sums of two digits, 2,000 of "
             f"60,000 pairs labelled, one view of each: {sums:.1f} %. For tables the gain is [within "
-            "chance](docs/own-data.md#rows-without-a-label)",
+            "chance](docs/missing-values.md#missing-labels)",
         ),
         "a fine-tuned Transformer whose units you want to weigh": (
-            "[`gauge.wrap(model)`](docs/own-transformer.md)",
+            "[`gauge.wrap(model)`](docs/wrap-in-five-minutes.md)",
             "two parameters, the same logits with open gates",
         ),
         "one modality, always complete": ("something else", "nothing here helps"),

@@ -186,7 +186,7 @@ def headline() -> str:
         f"on {records['table'].nunique()} tables that no development looked at, its mean AUC is {abs(complete):.1f} points "
         f"{'above' if complete > 0 else 'below'} that of the best single model, and {abs(blank):.1f} "
         f"{'above' if blank > 0 else 'below'} with blank cells "
-        "([beside AutoGluon, and what is beyond chance](docs/own-data.md#on-tables-that-no-development-looked-at))"
+        "([beside AutoGluon, and what is beyond chance](docs/results-tables.md#on-tables-that-no-development-looked-at))"
     )
 
 

@@ -52,3 +52,16 @@ def root() -> Path:
 @pytest.fixture(scope="session")
 def page() -> Callable[[str], Page]:
     return lambda name: Page(ROOT / name)
+
+
+@pytest.fixture
+def cars(tmp_path) -> Path:
+    """A folder with the files that `gauge demo --table` writes first."""
+    from gauge.tabular import demo
+
+    table = demo.cars()
+    train, test = table.divided(0)
+    (tmp_path / "gauge-table-demo").mkdir()
+    train.to_csv(tmp_path / "gauge-table-demo" / "train.csv", index=False)
+    table.with_blanks(test, 0.3, seed=1).to_csv(tmp_path / "gauge-table-demo" / "test-30.csv", index=False)
+    return tmp_path

@@ -7,9 +7,11 @@ import runpy
 import shutil
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
+import yaml
 
 import gauge
 
@@ -20,8 +22,8 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name != "extend.md"])
-def test_the_code_of_a_page_runs_in_order(name, page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_code_of_a_page_runs_in_order(name, page, cars, monkeypatch):
+    monkeypatch.chdir(cars)
     assert page(f"docs/{name}").files() == {}
     names = page(f"docs/{name}").run()
     if name == "own-tensors.md":  # the curve that it promises
@@ -122,9 +124,36 @@ def test_relative_links_lead_somewhere(path):
         assert not anchor or anchor in anchors(linked), link
 
 
-def test_the_index_leads_to_every_page():
-    linked = set(LINK.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
-    assert set(PAGES) - linked == {"index.md"}
+def shelf(pages: object) -> list[str]:
+    """The pages of a part of the navigation."""
+    if isinstance(pages, str):
+        return [pages]
+    return [page for part in (pages.values() if isinstance(pages, dict) else pages) for page in shelf(part)]
+
+
+def test_every_page_stands_on_one_shelf_and_the_index_leads_to_it():
+    """Outside Results and Reference pages are short, and none tests a hypothesis."""
+    nav = re.search(r"^nav:.*?(?=^\w)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    shelves = {name: shelf(pages) for part in yaml.safe_load(nav[0])["nav"] for name, pages in part.items()}
+    assert list(shelves) == ["Start", "How to", "Understand", "Results", "Reference"]
+    assert sorted(chain(*shelves.values())) == sorted([*PAGES, "CHANGELOG.md", "CONTRIBUTING.md"])
+    texts = {page: (ROOT / "docs" / page).read_text(encoding="utf-8") for page in PAGES}
+    assert set(PAGES) - set(LINK.findall(texts["index.md"])) == {"index.md"}
+    assert (
+        sum(len(texts[page].split()) for name in ("Start", "How to", "Understand") for page in shelves[name]) <= 25_000
+    )
+    for name, most in (("Start", 900), ("How to", 400), ("Understand", 900)):
+        for page in shelves[name]:
+            assert len(texts[page].split()) <= most, page
+            assert not re.search(r"\bp ?[=<≤] ?0\.|p.values?", texts[page]), page
+
+
+def test_the_reference_of_commands_is_what_the_commands_say(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    from report.commands import command_page
+
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    assert text == command_page(), "commands.md is old; run make tables"
 
 
 def test_every_note_on_the_paper_has_an_entry_and_every_entry_a_note():
@@ -143,7 +172,7 @@ def test_the_api_page_lists_the_public_names_once_each():
     assert all(hasattr(gauge, name) for name in listed)
 
 
-def test_the_notebooks_are_those_of_the_tutorials():
+def test_the_notebooks_are_short_and_those_of_the_start_pages():
     """Their code runs in `test_the_code_of_a_page_runs_in_order`."""
     notebooks = runpy.run_path(str(ROOT / "docs" / "notebooks.py"))
     paths = {page: notebooks["path"](page) for page in notebooks["PAGES"]}
@@ -152,6 +181,8 @@ def test_the_notebooks_are_those_of_the_tutorials():
         written, tutorial = json.loads(path.read_text(encoding="utf-8"))["cells"], notebooks["cells"](page)
         sources = [[(each["cell_type"], each["source"]) for each in cells] for cells in (written, tutorial)]
         assert sources[0] == sources[1], f"{path.name} is old; run make notebooks, or docs/notebooks.py --prose"
+        prose = [line for kind, source in sources[0] if kind == "markdown" for line in source]
+        assert len(" ".join(prose).split()) <= 300, path.name
 
 
 def test_every_equation_has_a_place_in_the_code():

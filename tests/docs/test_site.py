@@ -42,6 +42,6 @@ def test_the_search_of_the_site_finds_a_page_without_a_server(tmp_path):
         tab.key("s", 83, "s")
         tab.until("document.querySelectorAll('.md-search-result__link').length > 0")
         found = tab.value("[...document.querySelectorAll('.md-search-result__link')].map(link => link.href)")
-        assert any("own-data.html#prediction-sets" in address for address in found)
+        assert any("prediction-sets.html" in address for address in found)
         assert not any(address.startswith("http") for address in tab.requests)
         assert tab.messages == []

@@ -298,8 +298,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         on_epoch: "OnEpoch | None" = None,
     ) -> Self:
         """Train on rows and their labels, or the name of the column with the labels. X may be the path of a table in files,
-        also of a folder or a pattern (parts/*.parquet), that may be larger than memory; see docs/scale.md. From rows whose
-        label is missing (NaN, None, a blank text; -1 is a class like any other) columns and trust are learned, and no more.
+        also of a folder or a pattern (parts/*.parquet), that may be larger than memory. From rows whose label is missing
+        (NaN, None, a blank text; -1 is a class like any other) columns and trust are learned, and no more.
 
         `groups`, a column or a value for each row, keeps rows together wherever some are held out, such as those of one
         patient; a column of groups is not learned from. With `time`, a column or a value for each row, the latest rows are
@@ -364,7 +364,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         """Which classes each row may have, so that the right one is among them with probability `coverage`, whatever share
         of its values is missing: [rows, classes], in the order of `classes_`. A row with one class has an answer; several
         or none mean that the model should abstain. With `by_class` the promise holds for the rows of every class, also of a
-        rare one, and sets are larger. See docs/own-data.md for what it rests on."""
+        rare one, and sets are larger. See docs/prediction-sets.md for what it rests on."""
         with self._ready(X) as (fitted, X):
             return fitted.predict_set(X, coverage, by_class=by_class)
 
