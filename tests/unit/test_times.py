@@ -62,16 +62,37 @@ def test_a_saved_column_of_times_is_the_same_for_tables_rows_and_requests(caplog
         again.encode(pd.DataFrame({"departs": ["2020-01-31"] * 3, "late": 1}))
 
 
-def test_a_classifier_learns_from_times_and_its_export_reads_them(tmp_path):
-    minutes = np.random.default_rng(0).integers(0, 24 * 60, 300)
-    table = pd.DataFrame({"at": [f"{each // 60}:{each % 60:02d}" for each in minutes], "noise": minutes % 7})
-    night = np.where((minutes < 6 * 60) | (minutes > 22 * 60), "night", "day")
+def clock(minutes):
+    return pd.Series([f"{each // 60}:{each % 60:02d}" for each in minutes % (24 * 60)])
+
+
+def stamp(minutes):
+    return pd.Series(np.datetime64("2024-03-01", "m") + minutes)
+
+
+@pytest.mark.parametrize(
+    ("write", "recurs"),
+    [
+        (clock, lambda when: (when.dt.hour < 6) | (when.dt.hour >= 22)),
+        (stamp, lambda when: (when.dt.hour < 6) | (when.dt.hour >= 22)),
+        (lambda minutes: stamp(minutes).dt.strftime("%d.%m.%Y"), lambda when: when.dt.day_of_week >= 5),
+    ],
+)
+def test_a_classifier_learns_nights_and_weekends_from_one_column_and_its_export_does(write, recurs, tmp_path):
+    minutes = np.sort(np.random.default_rng(0).integers(0, 400 * 24 * 60, 500))
+    table = pd.DataFrame({"at": write(minutes), "noise": minutes % 11})
+    labels = np.where(recurs(stamp(minutes)), "yes", "no")
     with unchecked():
-        model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table[:200], night[:200])
-        assert model.score(table[200:], night[200:]) > 0.95
+        model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table[:350], labels[:350])
+        assert model.score(table[350:], labels[350:]) > 0.95  # later than all of training
         export(model, tmp_path / "model.onnx")
-    answers = ExportedClassifier(tmp_path / "model.onnx").predict_proba(table[200:])
-    assert np.allclose(answers, model.predict_proba(table[200:]), atol=1e-5)
+    exported = ExportedClassifier(tmp_path / "model.onnx")
+    for rows in (table[350:], table[350:351], table[350:].assign(at=None)):
+        assert np.allclose(exported.predict_proba(rows), model.predict_proba(rows), atol=1e-5)
+    assert {unit.name for row in model.explain(table[350:352]).rows for unit in row.units} == {"at", "noise"}
+    model.save(tmp_path / "saved")
+    again = GaugeClassifier.load(tmp_path / "saved")
+    assert np.array_equal(again.predict_proba(table), model.predict_proba(table))
 
 
 def read(texts: list[str]) -> list[float]:

@@ -251,7 +251,8 @@ def _example_rows(schema: Schema, vocabularies: Mapping[str, Sequence[str]]) -> 
         texts[schema.contents[modality].name] = np.array(lines, object)
     told_apart = [column for column in schema.table if column.tells_rare_apart]
     rare = {column.name: draw.integers(column.cardinality - 1, column.level_count, EXAMPLE) for column in told_apart}
-    return Rows(schema, encoded, texts, rare)
+    cycles = draw.uniform(-1, 1, (EXAMPLE, len(schema.cycle_positions))).astype(np.float32)
+    return Rows(schema, encoded, texts, rare, cycles)
 
 
 def _apart(ensemble: Ensemble, session: Any, graph_rows: GraphRows, rows: Rows) -> float:
@@ -259,7 +260,9 @@ def _apart(ensemble: Ensemble, session: Any, graph_rows: GraphRows, rows: Rows) 
     encoded = rows.encoded
     arrays = {name: (values.numpy(), encoded.observed[name].numpy()) for name, values in encoded.inputs.items()}
     texts = {modality: rows.texts[rows.schema.contents[modality].name].tolist() for modality in graph_rows.vocabularies}
-    feed = graph_inputs(arrays, texts, numbered(graph_rows.vocabularies), list(rows.rare.values()))
+    feed = graph_inputs(arrays, texts, numbered(graph_rows.vocabularies)) | {"cycles": rows.cycles}
+    if rows.rare:
+        feed["rare"] = np.stack(list(rows.rare.values()), 1)
     feed = {name: values for name, values in feed.items() if name in graph_rows.graph.inputs}
     return float(np.abs(session.run(["probabilities"], feed)[0] - ensemble.predict(rows)).max())
 

@@ -26,6 +26,7 @@ from gauge.tabular.table.arrays import (
     column_of,
     columns_from_json,
     contents,
+    cycles,
     encode_row,
     encode_rows,
     flag_positions,
@@ -204,12 +205,19 @@ class ExportedClassifier(TableClassifier):
             texts[modality] = cells
         return texts
 
-    def _rare(self, values: Values) -> list[np.ndarray]:
-        """The rare categories of the columns that tell them apart."""
-        if "rare" not in self._inputs:
-            return []
-        told_apart = [cell for cell in cells(self.columns) if cell.tells_rare_apart]
-        return [cell.rare_levels(column_of(cell, values(cell.name))) for cell in told_apart]
+    def _beside(self, values: Values) -> dict[str, np.ndarray]:
+        """The rare categories of the columns that tell them apart, and the cycles of dates and times."""
+
+        def given(cell: Column) -> pd.Series:
+            return column_of(cell, values(cell.name))
+
+        beside = {}
+        if "rare" in self._inputs:
+            told_apart = [cell for cell in cells(self.columns) if cell.tells_rare_apart]
+            beside["rare"] = np.stack([cell.rare_levels(given(cell)) for cell in told_apart], 1)
+        if "cycles" in self._inputs:
+            beside["cycles"] = cycles(self.columns, given)
+        return beside
 
     def _answers(
         self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], values: Values
@@ -223,7 +231,7 @@ class ExportedClassifier(TableClassifier):
 
     def _feed(self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], values: Values) -> dict[str, np.ndarray]:
         """The inputs of the graph."""
-        feed = graph_inputs(encoded, self._texts(values), self.vocabularies, self._rare(values))
+        feed = graph_inputs(encoded, self._texts(values), self.vocabularies) | self._beside(values)
         return {name: values for name, values in feed.items() if name in self._inputs}
 
     def _run(self, feed: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
@@ -255,10 +263,8 @@ def graph_inputs(
     encoded: Mapping[str, tuple[np.ndarray, np.ndarray]],
     texts: Mapping[str, Iterable[str]],
     vocabularies: Vocabularies,
-    rare: Sequence[np.ndarray],
 ) -> dict[str, np.ndarray]:
-    """The inputs of an exported graph, from encoded modalities, whole texts, and the rare categories of columns that tell
-    them apart."""
+    """The inputs of an exported graph, from encoded modalities and whole texts."""
     feed = {
         f"{kind}.{name}": values
         for name, pair in encoded.items()
@@ -266,7 +272,7 @@ def graph_inputs(
     }
     for name, vocabulary in vocabularies.items():
         feed[f"terms.{name}"], feed[f"counts.{name}"] = count_terms(texts[name], vocabulary)
-    return feed | ({"rare": np.stack(rare, 1)} if rare else {})
+    return feed
 
 
 def count_terms(texts: Iterable[str], vocabulary: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray]:

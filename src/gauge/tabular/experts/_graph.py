@@ -14,7 +14,7 @@ class GraphRows:
     """What `Rows` is to prediction. Inputs of the graph are declared where an expert reads them: `inputs.MODALITY` and
     `observed.MODALITY`; for an expert that counts words also `terms.MODALITY`, the numbers of all terms of a text in a
     vocabulary, and `counts.MODALITY`, how often each occurs, 0 after the last one; and for one that tells rare categories
-    apart `rare`, the `rare_levels` of the columns that have them."""
+    apart `rare`, the `rare_levels` of the columns that have them; and for dates and times their `cycles`."""
 
     def __init__(self, graph: Graph, schema: Schema) -> None:
         self.graph, self.schema = graph, schema
@@ -68,8 +68,15 @@ class GraphRows:
 
     @property
     def table(self) -> list[str]:
-        """The `cells`, if there are any."""
-        return [] if self.cells is None else [self.cells]
+        """The `cells`, if there are any, and the cycles of dates and times."""
+        graph, positions = self.graph, self.schema.cycle_positions
+        if self.cells is None or not len(positions):
+            return [] if self.cells is None else [self.cells]
+        observed, cycles = (
+            graph.gather(self.observed("table"), positions, 1),
+            graph.input("cycles", np.float32, [len(positions)]),
+        )
+        return [self.cells, graph.node("Where", observed, cycles, graph.constant(np.float32(np.nan)))]
 
     def terms(self, column: str, vocabulary: Sequence[str]) -> tuple[str, str]:
         """The terms of the texts of a column and their counts, both [rows, terms]."""

@@ -69,7 +69,7 @@ class Linear(Expert):
         read: list[LinearPart] = []
         for train in [every, *(train for train, _ in folds)]:
             levels, columns = cross_fit(train)
-            known = task.terms, task.pixels, levels, task.rows.schema.cardinalities
+            known = task.terms, task.pixels, levels, task.rows.schema.with_cycles
             blank = cls(*known, np.empty(0), np.empty(0))
             if features is None or levels.count:  # otherwise they are the same
                 features = blank._features(task.rows, columns)
@@ -118,7 +118,7 @@ class Linear(Expert):
         return self._features(rows, self.levels.columns(rows))
 
     def _features(self, rows: Rows, levels: np.ndarray) -> Any:
-        cells = np.concatenate([rows.cells, self.pixels.columns(rows), levels], 1)
+        cells = np.concatenate([rows.numbers, self.pixels.columns(rows), levels], 1)
         numeric = self.cardinalities == 1
         missing = np.isnan(cells)
         numbers = np.where(missing, 0.0, cells)[:, numeric]
@@ -176,7 +176,7 @@ class Linear(Expert):
         terms, pixels = Terms.load(saved.tensors, saved.metadata["vocabularies"]), PixelComponents.load(saved.tensors)
         coefficients, offsets = (saved.tensors[name].numpy() for name in ("coefficients", "offsets"))
         levels = ColumnScores.load(saved.tensors, rare_sources(schema), len(offsets))
-        return cls(terms, pixels, levels, schema.cardinalities, coefficients, offsets)
+        return cls(terms, pixels, levels, schema.with_cycles, coefficients, offsets)
 
 
 def _settings(task: Task, features: Any) -> list[Setting]:

@@ -139,7 +139,7 @@ class Trees(Expert):
         forest = Forest.load("forest.", saved.tensors, saved.metadata["forest"])
         terms, pixels = Terms.load(saved.tensors, saved.metadata["vocabularies"]), PixelComponents.load(saved.tensors)
         scores = ColumnScores.load(saved.tensors, every_source(schema, terms, pixels), forest.classes)
-        columns = max(1, len(schema.table) + pixels.count + scores.count)
+        columns = max(1, len(schema.with_cycles) + pixels.count + scores.count)
         if forest.features != columns or forest.objective == "regression":
             raise ValueError(
                 f"{saved.source} has trees for {forest.features} columns ({forest.objective}), the table has {columns}; "
@@ -149,7 +149,7 @@ class Trees(Expert):
 
 
 def _cells(rows: Rows, pixels: PixelComponents, scores: np.ndarray) -> np.ndarray:
-    cells = np.concatenate([rows.cells, pixels.columns(rows), scores], 1)
+    cells = np.concatenate([rows.numbers, pixels.columns(rows), scores], 1)
     return cells if cells.shape[1] else np.zeros((len(rows), 1))  # no image of training could be read
 
 

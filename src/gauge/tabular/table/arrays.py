@@ -109,6 +109,12 @@ def _with_flags(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.where(known, numbers, 0.0).astype(np.float32), known
 
 
+def cycles(columns: Iterable[Column], given: Callable[[Column], pd.Series]) -> np.ndarray:
+    """The `cycles` of all cells side by side, from the columns that are `given`."""
+    parts = [cell.cycles(given(cell)) for cell in cells(columns) if cell.cycle_count]
+    return np.concatenate(parts, 1) if parts else np.zeros((0, 0), np.float32)
+
+
 def _only_row(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, Any] | None:
     """The values of a table that has one row and all columns of the model. Whatever the type of a column is, texts and
     numbers of Python mean the same in it, and `quick_number` leaves other values to it."""

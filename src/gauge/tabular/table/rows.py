@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gauge.masks import Protocol
 from gauge.randomness import sample_keys
+from gauge.tabular.table.arrays import cycles as cycles_of
 from gauge.tabular.table.columns import Cell, Column
 from gauge.tabular.table.schema import Encoded, Schema, per_column
 
@@ -19,14 +20,15 @@ from gauge.tabular.table.schema import Encoded, Schema, per_column
 @dataclass(frozen=True)
 class Rows:
     """Rows of a table as modalities of the network (`encoded`), the whole texts of each column that has them, "" where they
-    are missing, and the `rare_levels` of each column that has them. `fold` is the number of the fold that holds each row
-    out, where that matters. `shared` is what experts have read of these rows, for others that read the same, and
-    `read_texts` what they have read of single texts, which rows derived from these have as well."""
+    are missing, the `rare_levels` of each column that has them, and the `cycles` of dates and times. `fold` is the number of
+    the fold that holds each row out, where that matters. `shared` is what experts have read of these rows, for others that
+    read the same, and `read_texts` what they have read of single texts, which rows derived from these have as well."""
 
     schema: Schema
     encoded: Encoded
     texts: Mapping[str, np.ndarray]
     rare: Mapping[str, np.ndarray] = field(default_factory=dict)
+    cycles: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     fold: np.ndarray | None = None
     read_texts: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
     shared: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -45,7 +47,7 @@ class Rows:
         known = {name: cells for name, cells in texts.items() if cells is not None}
         told_apart = [column for column in schema.table if column.tells_rare_apart]
         rare = {column.name: column.rare_levels(given(column)) for column in told_apart}
-        return cls(schema, encoded, known, rare)
+        return cls(schema, encoded, known, rare, cycles_of(schema.table, given))
 
     def __len__(self) -> int:
         return len(self.encoded.empty)
@@ -57,6 +59,15 @@ class Rows:
             return np.zeros((len(self), 0), np.float32)
         values, flags = self.encoded.inputs["table"].numpy(), self.encoded.observed["table"].numpy()
         return _read_only(np.where(flags, values, np.float32(np.nan)))
+
+    @cached_property
+    def numbers(self) -> np.ndarray:
+        """The `cells`, and after them the cycles, NaN where they are missing."""
+        positions = self.schema.cycle_positions
+        if not len(positions):
+            return self.cells
+        known = ~np.isnan(self.cells[:, positions])
+        return _read_only(np.concatenate([self.cells, np.where(known, self.cycles, np.float32(np.nan))], 1))
 
     def levels(self, column: Cell, codes: np.ndarray) -> np.ndarray:
         """The categories of a column of `cells`, with numbers of their own for rare ones that are told apart; -1 where they
@@ -79,7 +90,8 @@ class Rows:
         encoded = Encoded(inputs, observed, self.encoded.empty[index])
         texts, rare = ({name: each[index] for name, each in own.items()} for own in (self.texts, self.rare))
         fold = None if self.fold is None else self.fold[index]
-        return replace(self, encoded=encoded, texts=texts, rare=rare, fold=fold)
+        cycles = self.cycles[index] if self.cycles.size else self.cycles
+        return replace(self, encoded=encoded, texts=texts, rare=rare, cycles=cycles, fold=fold)
 
     def without(self, name: str) -> "Rows":
         """The same rows with one column missing everywhere."""
@@ -96,16 +108,19 @@ class Rows:
         modality = next(key for key, own in self.schema.modalities.items() if name in [each.name for each in own])
         values = self.encoded.inputs[modality].clone()
         chosen = values[torch.from_numpy(index)]
+        cycles = self.cycles
         if modality == "table":
             position = [column.name for column in self.schema.table].index(name)
             values[:, position] = chosen[:, position]
+            if cycles.size:
+                cycles = np.where(self.schema.cycle_positions == position, cycles[index], cycles)
         else:
             values = chosen
         texts, rare = (
             {key: each[index] if key == name else each for key, each in own.items()} for own in (self.texts, self.rare)
         )
         encoded = replace(self.encoded, inputs={**self.encoded.inputs, modality: values})
-        return replace(self, encoded=encoded, texts=texts, rare=rare)
+        return replace(self, encoded=encoded, texts=texts, rare=rare, cycles=cycles)
 
     def keep(self, columns: np.ndarray) -> "Rows":
         """The same rows with all but these columns missing; those that were missing still are: [rows, columns]."""
@@ -118,10 +133,13 @@ class Rows:
         return self._with_observed(observed)
 
     def with_cells(self, cells: np.ndarray) -> "Rows":
-        """The same rows with other numbers and categories, in the form of `cells`."""
+        """The same rows with other numbers and categories, in the form of `cells`. What is new has no cycles."""
+        positions, cycles = self.schema.cycle_positions, self.cycles
+        if len(positions):
+            cycles = np.where((cells == self.cells)[:, positions], cycles, np.float32(np.nan))
         table = torch.from_numpy(np.nan_to_num(cells)).to(self.encoded.inputs["table"])
         encoded = _with_flags(self.encoded, {**self.encoded.observed, "table": torch.from_numpy(~np.isnan(cells))})
-        return replace(self, encoded=replace(encoded, inputs={**encoded.inputs, "table": table}))
+        return replace(self, encoded=replace(encoded, inputs={**encoded.inputs, "table": table}), cycles=cycles)
 
     def hide(self, protocol: Protocol, number: int) -> "Rows":
         """The same rows with further values missing; each number is another draw."""

@@ -150,6 +150,16 @@ class Schema:
         return tuple(column.cardinality for column in self.table)
 
     @cached_property
+    def cycle_positions(self) -> np.ndarray:
+        """The position in the table of the column that each of the `cycles` belongs to."""
+        return np.repeat(np.arange(len(self.table)), [column.cycle_count for column in self.table])
+
+    @property
+    def with_cycles(self) -> tuple[int, ...]:
+        """The `cardinalities` of the columns of the table, and 1 for each of their cycles."""
+        return (*self.cardinalities, *[1] * len(self.cycle_positions))
+
+    @cached_property
     def positions(self) -> list[int]:
         """Where the flag of each column is, if the flags of all modalities stand side by side."""
         return flag_positions(self.columns)

@@ -262,6 +262,16 @@ class Cell(Column):
         """One cell as `numbers` reads it, NaN where it is missing; None for values that kinds have no faster way for."""
         return None
 
+    @property
+    def cycle_count(self) -> int:
+        """The number of its `cycles`."""
+        return 0
+
+    def cycles(self, column: pd.Series) -> np.ndarray:
+        """Where each cell is in what recurs, such as the hours of a day, for trees and the linear expert: sines and cosines,
+        NaN where it is missing: [rows, cycles]."""
+        return np.zeros((len(column), 0), np.float32)
+
     @abstractmethod
     def decode(self, value: float) -> str:
         """One of these numbers as people write it."""

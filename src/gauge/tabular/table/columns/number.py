@@ -37,12 +37,14 @@ CLIP_QUANTILE = 0.001  # numbers beyond this quantile, on either side, are clipp
 
 @dataclass(frozen=True)
 class Number(Cell):
-    """`values` are quantiles of the training column, `ranks` their levels; `writing` says how its numbers are written."""
+    """`values` are quantiles of the training column, `ranks` their levels; `writing` says how its numbers are written, and
+    `clock` whether its dates have times of day."""
 
     name: str
     values: tuple[float, ...]
     ranks: tuple[float, ...]
     writing: Writing = PLAIN_WRITING
+    clock: bool = False
     kind: ClassVar[str] = "number"
     order: ClassVar[int] = 0
     precedence: ClassVar[int] = 1
@@ -72,7 +74,8 @@ class Number(Cell):
             logger.warning("column %r: %s", column.name, sentinel)
         levels = np.linspace(0, 1, NUM_QUANTILES)
         quantiles = pd.Series(levels).groupby(np.quantile(numbers[~np.isnan(numbers)], levels)).mean()
-        return cls(str(column.name), tuple(quantiles.index), tuple(quantiles), writing)
+        clock = writing.date not in ("", TIMES) and bool((numbers % 1 > 0).any())
+        return cls(str(column.name), tuple(quantiles.index), tuple(quantiles), writing, clock)
 
     @classmethod
     def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
@@ -100,6 +103,24 @@ class Number(Cell):
     def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
         ranks = np.interp(self._read(column, training), *self.quantiles)
         return ndtri(np.minimum(np.maximum(ranks, CLIP_QUANTILE), 1 - CLIP_QUANTILE))
+
+    @property
+    def cycle_count(self) -> int:
+        if not self.writing.date:
+            return 0
+        return 2 if self.writing.date == TIMES else 4 + 2 * self.clock
+
+    def cycles(self, column: pd.Series) -> np.ndarray:
+        """Of the hours of a day, of a date also the days of a week and of a year."""
+        if not self.writing.date:
+            return super().cycles(column)
+        numbers = self._given(column)
+        days = np.floor(numbers)
+        turns = [days % 7 / 7, days % 365.2425 / 365.2425, *[numbers % 1] * self.clock]
+        if self.writing.date == TIMES:
+            turns = [numbers % 24 / 24]
+        angles = 2 * np.pi * np.stack(turns, 1)
+        return np.concatenate([np.sin(angles), np.cos(angles)], 1).astype(np.float32)
 
     def quick_number(self, value: Any) -> float | None:
         if value is None or (type(value) is float and math.isnan(value)):
