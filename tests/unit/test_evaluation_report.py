@@ -56,6 +56,7 @@ def test_intervals_of_shares_are_wilsons_and_wider_where_groups_agree():
     assert pairs == pytest.approx(alone, abs=0.01)  # each row twice: nothing is learned
     low, high = share_interval(np.ones(10, bool), np.repeat(np.arange(5), 2))[1:]
     assert (round(low, 3), high) == (0.566, 1.0)  # five groups, all right
+    assert all(metrics.wilson(0.0, n)[0] == 0.0 and metrics.wilson(1.0, n)[1] == 1.0 for n in range(1, 3000))
 
 
 def test_a_threshold_keeps_its_promise_on_the_rows_held_out():

@@ -235,7 +235,7 @@ def wilson(share: float, count: float | int) -> Interval:
     middle = share + NORMAL_QUANTILE**2 / (2 * count)
     spread = NORMAL_QUANTILE * (share * (1 - share) / count + (NORMAL_QUANTILE / (2 * count)) ** 2) ** 0.5
     low, high = ((middle + side) / (1 + NORMAL_QUANTILE**2 / count) for side in (-spread, spread))
-    return max(0.0, low), min(1.0, high)
+    return max(0.0, min(low, share)), min(1.0, max(high, share))  # rounding may put an end beyond a share of 0 or 1
 
 
 def _mcnemar(first: np.ndarray, second: np.ndarray, labels: np.ndarray, groups: Groups = None) -> tuple[float, str]:
