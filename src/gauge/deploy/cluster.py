@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from gauge.data.files import part_of
 from gauge.deploy.exported import load_classifier
 from gauge.deploy.scoring import predict_rows
 from gauge.registry import load_plugin, plugin_files
@@ -77,10 +78,13 @@ def predict_on_ray(predictor: Predictor, table: Path, out: Path, *, workers: int
         num_cpus=_cpus(len(ray.nodes()), ray.cluster_resources().get("CPU", 0.0), workers),
         num_gpus=1 if str(predictor.device).startswith("cuda") else None,
     )
-    part = out.with_name(out.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
-    answers.write_parquet(str(part.resolve()), min_rows_per_file=100_000)  # in each part
-    part.rename(out)
+    part = part_of(out)
+    try:
+        answers.write_parquet(str(part.resolve()), min_rows_per_file=100_000)  # in each part
+        part.rename(out)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
 
 
 def _cpus(machines: int, cpus: float, workers: int) -> float:

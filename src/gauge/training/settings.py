@@ -8,6 +8,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, field_validator
 
 from gauge.choices import did_you_mean, pick
+from gauge.data.files import write_text
 from gauge.masks import Complete, Corrupted, Corruption, Protocol, parse_corruption, parse_protocol
 from gauge.training.metrics import ACCURACY, METRICS, Metric
 
@@ -42,7 +43,7 @@ class Settings(BaseModel):
         return cls.parse(read_yaml(path), str(path))
 
     def save(self, path: Path) -> None:
-        Path(path).write_text(yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False), encoding="utf-8")
+        write_text(Path(path), yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
 
 
 def _mistake(settings: type[BaseModel], names: tuple[int | str, ...], message: str) -> str:

@@ -82,5 +82,7 @@ class GraphRows:
         """The terms of the texts of a column and their counts, both [rows, terms]."""
         (modality,) = (name for name, content in self.schema.contents.items() if content.name == column)
         self.vocabularies[modality] = vocabulary
-        terms, counts = (self.graph.input(f"{kind}.{modality}", np.int64, ["terms"]) for kind in ("terms", "counts"))
+        terms, counts = (
+            self.graph.input(f"{kind}.{modality}", np.int64, [f"terms.{modality}"]) for kind in ("terms", "counts")
+        )
         return terms, counts

@@ -138,8 +138,10 @@ class NetworkExpert(Expert):
     def load(cls, saved: Saved, schema: Schema) -> Self:
         architecture = Architecture.from_json(saved.metadata)
         words = sum(len(getattr(column, "words", ())) for column in schema.columns)
-        if words + architecture.classes > sum(tensor.numel() for tensor in saved.tensors.values()):
-            raise ValueError(f"{saved.source} has fewer weights than there are words and classes")
+        models = [model for column in schema.columns if (model := getattr(column, "model", None))]
+        asked = words + architecture.classes + sum(model.parameters() for model in models)
+        if asked > sum(tensor.numel() for tensor in saved.tensors.values()):
+            raise ValueError(f"{saved.source} has fewer weights than its words, classes and encoders ask for")
         network = architecture.build(schema)
         load_into(network, saved.tensors, saved.source)
         return cls(network.eval(), architecture)

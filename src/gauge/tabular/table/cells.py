@@ -1,6 +1,7 @@
 """Cells of any type as those that columns read: texts, numbers, dates, durations, arrays of numbers, missing ones."""
 
 import re
+import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Iterable
@@ -43,9 +44,19 @@ def written_alike(names: Iterable[str]) -> list[str]:
     ['Red ', 'red']
     """
     written = sorted(names)
-    alike = [" ".join(name.split()).lower() for name in written]
+    alike = [normal_form(name) for name in written]
     count = Counter(alike)
     return [name for name, each in zip(written, alike, strict=True) if count[each] > 1]
+
+
+def normal_form(name: str) -> str:
+    """A name without capital letters, with single spaces, and with accents as one character each (NFC).
+
+    >>> normal_form("  Rot\u200b  weiß")
+    'rot weiß'
+    """
+    visible = re.sub("[\u200b-\u200d\u2060\ufeff\u00ad]", "", name)
+    return " ".join(unicodedata.normalize("NFC", visible).split()).lower()
 
 
 def has_category_type(values: pd.Series) -> bool:

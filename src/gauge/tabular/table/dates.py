@@ -119,6 +119,8 @@ def _read_dates(values: pd.Series, form: str) -> pd.Series:
             return str(value) if form == "ISO8601" else value.strftime(form)
         written = str(value).strip()
         known = re.search(r"\d", written) and not isinstance(value, NUMERIC_TYPES)
+        if form == "ISO8601":  # pandas would read 2021 and 2021-05 as the first day
+            known = bool(re.match(r"\d{4}-?\d\d-?\d\d", written))
         return written if known else ""  # pandas would read "now" and "today" as the moment of reading
 
     if pd.api.types.is_datetime64_any_dtype(values):
@@ -142,11 +144,11 @@ def quick_day(cell: str, form: str) -> float:
 
 
 def hours(cell: Any) -> float:
-    """The hours of a text with minutes, with am or pm, or both; NaN for anything else, such as a plain number. What counts
-    minutes and seconds (4:35) has other units but the same order, on which alone its use rests.
+    """The hours of a text with minutes, with am or pm, or both; NaN for anything else, such as a plain number, and for what
+    no day has: 45:12 are minutes and seconds, or hours of something else.
 
-    >>> [hours(text) for text in ("14:30", "9:15 pm", "12 AM", "14", "16:9")]
-    [14.5, 21.25, 0.0, nan, nan]
+    >>> [hours(text) for text in ("14:30", "9:15 pm", "12 AM", "14", "16:9", "45:12")]
+    [14.5, 21.25, 0.0, nan, nan, nan]
     """
     pattern = r"(\d{1,3})(?::([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?)?(?:\s*([ap])\.?m\.?)?"
     match = re.fullmatch(pattern, cell.strip(), re.ASCII | re.IGNORECASE) if isinstance(cell, str) else None
@@ -157,7 +159,8 @@ def hours(cell: Any) -> float:
         if not 1 <= whole <= 12:
             return math.nan
         whole = whole % 12 + (12 if match[4] in "pP" else 0)
-    return whole + int(match[2] or 0) / 60 + float(match[3] or 0) / 3600
+    number = whole + int(match[2] or 0) / 60 + float(match[3] or 0) / 3600
+    return number if number <= 24 else math.nan
 
 
 def as_clock(number: float) -> str:

@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from xml.etree import ElementTree
 from xml.etree.ElementTree import ParseError
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import pandas as pd
 
-from gauge.tabular.table.packed import open_table
+from gauge.tabular.table.packed import check_unpacked, open_table
 from gauge.tabular.table.paths import LINES, SEPARATORS, SHEETS, kind, packing, table_files
 
 logger = logging.getLogger(__name__)
@@ -110,6 +111,8 @@ def _start(path: Path) -> tuple[bytes, str]:
     """The first bytes of a file and its encoding: UTF-8, or UTF-16 with its mark; an error for what is no text."""
     with open_table(path) as file:
         start = file.read(4096)
+        while packing(path) and path.stat().st_size < 2**22 and file.read(2**20):
+            pass  # a small file that unpacks to far too much is refused before it is parsed, which takes longer
     for magic, what, ending in (
         (b"\x1f\x8b", "a gzip file", ".csv.gz"),
         (b"BZh", "a bzip2 file", ".csv.bz2"),
@@ -137,6 +140,11 @@ def _sniff(path: Path, separator: str) -> Dialect:
     names but the first: pandas would take the quotes and spaces for a part of the value. It would also rename the second of
     two equal names, and take the first column for an index where the first row has more fields than the header."""
     start, encoding = _start(path)
+    with _text(path, encoding) as file:
+        if max(file.readline(2**23).count(each) for each in (separator, ";", "\t")) >= 2**17:
+            raise ValueError(
+                f"its first line has more than {2**17} fields, which tables have not; check its line breaks"
+            )
     dialect = Dialect(encoding, separator)
     names = dialect.first_lines(path, 1).iloc[0]
     others = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
@@ -280,7 +288,11 @@ def _sheet(path: Path, rows: int) -> Iterator[pd.DataFrame]:
             if len(shown) > 1:
                 logger.warning("%s: sheet %r is read, the first of %d", path, sheet.title, len(shown))
             lines = _cells(sheet, other)
-            _, first = next(lines, (0, ()))
+            header, first = next(lines, (0, ()))
+            if merged := _merged_cells(path, sheet.title, header):
+                raise ValueError(
+                    f"cells {merged} are merged, and only the first of them has the value; unmerge them, and fill each"
+                )
             names = [f"Unnamed: {index}" if cell is None else str(cell) for index, cell in enumerate(first)]
             if repeated := [name for index, name in enumerate(names) if name in names[:index]]:
                 raise ValueError(f"column {repeated[0]!r} occurs twice; rename one of them")
@@ -293,12 +305,17 @@ def _sheet(path: Path, rows: int) -> Iterator[pd.DataFrame]:
                         )
                 blank = len(names) * (None,)
                 yield pd.DataFrame([(*cells, *blank)[: len(names)] for _, cells in part], columns=names, dtype=object)
-    except (BadZipFile, KeyError, OSError, ParseError, TypeError) as error:
+    except (AttributeError, BadZipFile, KeyError, OSError, ParseError, TypeError) as error:
         raise ValueError(f"it is damaged, or has a password ({error}); save it again") from error
 
 
 def _workbook(path: Path, *, values: bool = False) -> Any:
     """A workbook to read once, with the `values` of formulas that Excel has stored, or as it is written."""
+    with ZipFile(path) as archive:
+        size = sum(each.file_size for each in archive.infolist())
+        check_unpacked(
+            path.stat().st_size, size, ratio=50, always=2**22
+        )  # openpyxl takes minutes for what gzip does in one
     try:
         from openpyxl import load_workbook
     except ImportError as error:
@@ -308,6 +325,27 @@ def _workbook(path: Path, *, values: bool = False) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of styles, which are not read
         return load_workbook(path, read_only=True, data_only=values)
+
+
+def _merged_cells(path: Path, title: str, header: int) -> str:
+    """The first cells of a sheet that are merged over several rows, below the header at least with the last one; empty if
+    there are none. An error for rows that no sheet of Excel has, of which openpyxl would make as many."""
+    with ZipFile(path) as archive:
+        book, links = (
+            ElementTree.fromstring(archive.read(f"xl/{name}")) for name in ("workbook.xml", "_rels/workbook.xml.rels")
+        )
+        sheets = {each.get("name"): each for each in book.iter() if each.tag.endswith("}sheet")}
+        own = next(value for name, value in sheets[title].items() if name.endswith("}id"))
+        target = next(each.get("Target", "") for each in links if each.get("Id") == own)
+        content = archive.read(target.removeprefix("/") if target.startswith("/") else f"xl/{target}")
+    rows = content.split(b"<row")
+    last = max((int(match[1]) for row in rows if (match := re.match(rb'[^>]*?\br="(\d{1,12})', row))), default=0)
+    if max(last, len(rows)) > 2**20 + 1 or max(map(len, rows)) > 2**23:
+        raise ValueError("it has more rows, or longer ones, than sheets of Excel have; save it again")
+    for match in re.finditer(rb'mergeCell [^>]*?ref="(\D+(\d+):\D+(\d+))"', rows[-1]):
+        if int(match[2]) < int(match[3]) > header:
+            return match[1].decode()
+    return ""
 
 
 def _cells(values: Any, written: Any) -> Iterator[tuple[int, tuple[Any, ...]]]:

@@ -27,6 +27,7 @@ CURRENCIES = "USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CZK|AUD|CAD"
 UNIT = re.compile(rf"[A-Z]{{1,2}}\$|[$€£¥₹₩₽₺₦₱₫₴₪฿%]|\b(?:{CURRENCIES})\b|\bRs\.?|\bkr\.?|zł|Kč")
 MEASURE = r"^[+−-]?\d(?:[\d.,'’\s]*\d)?\s*((?:[^\W\d_]|[°/])[^\n]{0,30})$"  # the unit in 12.5 kg, 37 °C or 900 sq ft
 SPACES = " \u00a0\u2009\u202f"  # between groups of digits
+FACTOR = re.compile(r"[kKMBT]|[bm]n|mln|(?:[Mm]io|[Mm]rd|[Tt]sd)\.?|thousand|million|billion")  # in the place of a unit
 BOUND = re.compile(r"^[<>≤≥]=?\s*(?=[^<>≤≥=\s])")
 SEVERAL = re.compile(r"\D{0,10}\d+(?:\.\d+)?(?:(?!\.)\D{1,5}\d+(?:\.\d+)?){1,3}\D{0,10}")  # 120/80, 48.1, 11.6
 MAX_LOOKED_AT = 1000  # values of a column that decide for all
@@ -35,9 +36,10 @@ MAX_LOOKED_AT = 1000  # values of a column that decide for all
 @dataclass(frozen=True)
 class Writing:
     """How numbers are written: the decimal separator, the unit beside them, and whether thousands are separated by the other
-    mark: if not, 1,234 may be 1.234 and counts as missing. `date` is the format of dates, or of times of day, or empty.
-    With `bounds`, a value such as <5 is read as the limit, 5; (5) is always -5, as accountants write it. `durations` have
-    units that may differ from cell to cell, and are numbers of days.
+    mark: if not, 1,234 may be 1.234 and counts as missing. So does 2,400 with a decimal comma unless `thirds`: training had
+    three digits after the mark. `date` is the format of dates, or of times of day, or empty. With `bounds`, a value such as
+    <5 is read as the limit, 5; (5) is always -5, as accountants write it. `durations` have units that may differ from cell
+    to cell, and are numbers of days. With `truth`, all numbers are 0 or 1, and truth values mean them.
 
     >>> Writing.from_values(pd.Series(["1.200,50 €", "7,25 €", "n"] * 10)) is None
     True
@@ -52,13 +54,15 @@ class Writing:
     grouped: bool = True
     bounds: bool = False
     durations: bool = False
+    thirds: bool = True
+    truth: bool = True
 
     @classmethod
     def from_values(cls, values: pd.Series, *, commas: bool = False) -> "Writing | None":
         """That of most values, none of them missing; None if they are neither numbers nor dates nor times. `commas` says
         that other columns of the table have decimal commas, which decides where all values are written as 1,234."""
         if pd.api.types.is_numeric_dtype(values) or values.dtype.kind == "m":
-            return cls(durations=values.dtype.kind == "m")
+            return cls(durations=values.dtype.kind == "m", grouped=False)
         dates = values.map(lambda value: isinstance(value, date)) if values.dtype.kind != "M" else values.notna()
         if len(values) and dates.mean() >= MIN_SHARE:
             return cls(date="ISO8601")
@@ -86,19 +90,19 @@ class Writing:
             days = (values.dt.total_seconds() / SECONDS_PER_DAY).to_numpy(np.float64)
             return days if self.durations or self.unit in ("d", "day", "days") else nothing
         cells = values.tolist()
+        if pd.api.types.is_bool_dtype(values) and not self.truth:
+            return nothing
         if _numeric(values):
             numbers = values.to_numpy(np.float64, na_value=np.nan)
         else:
             numbers = self._from_text([cell if isinstance(cell, str) else None for cell in cells])
             for row, cell in enumerate(cells):
-                if isinstance(cell, NUMERIC_TYPES):
+                if isinstance(cell, NUMERIC_TYPES) and (self.truth or not isinstance(cell, bool | np.bool_)):
                     numbers[row] = _as_float(cell)
-        if self.unit == "%":  # without the sign, 0.13 may be 0.13 % or 13 %
-            bare = np.array([not isinstance(cell, str) or "%" not in cell for cell in cells], bool)
-            numbers = np.where(bare & (numbers != 0) & (np.abs(numbers) <= 1), np.nan, numbers)
-        if self.durations:  # 90 may be minutes or hours
-            bare = np.array([not isinstance(cell, str) for cell in cells], bool)
-            numbers = np.where(bare & (numbers != 0), np.nan, numbers)
+        if not self.takes_any_number:  # 0.13 may be 0.13 % or 13 %, 300 may be 300 k, 90 may be minutes or hours
+            bare = np.array([not isinstance(cell, str) or self.unit not in cell for cell in cells], bool)
+            unclear = np.abs(numbers) <= 1 if self.unit == "%" else np.ones(len(cells), bool)
+            numbers = np.where(bare & unclear & (numbers != 0), np.nan, numbers)
         return np.where(np.isinf(numbers), np.nan, numbers)
 
     @property
@@ -123,8 +127,8 @@ class Writing:
 
     @property
     def takes_any_number(self) -> bool:
-        """Whether a number that is no text means itself: 0.13 in a column of percentages and 90 among durations may not."""
-        return not (self.date or self.durations or self.unit == "%")
+        """Whether a number without a unit means itself: 0.13 among percentages and 90 among durations may not."""
+        return not (self.date or self.durations or self.unit == "%" or FACTOR.fullmatch(self.unit))
 
     @property
     def noun(self) -> str:
@@ -141,6 +145,11 @@ class Writing:
         number = hours(text) if self.date == TIMES else quick_day(text, self.date)
         return None if math.isnan(number) else number
 
+    @property
+    def quick(self) -> bool:
+        """Whether Python's way to write numbers is that of the column."""
+        return self.decimal == "." and not self.unit and self.thirds
+
     def _from_text(self, texts: list[str | None]) -> np.ndarray:
         """The numbers of texts, NaN where there is none."""
         numbers = np.full(len(texts), np.nan)
@@ -148,7 +157,7 @@ class Writing:
         if self.durations and rest:
             numbers[list(rest)] = [duration(text) for text in rest.values()]
             return numbers
-        if self.decimal == "." and not self.unit and rest:
+        if self.quick and rest:
             numbers[list(rest)] = _to_numeric(list(rest.values()))
             rest = {row: text for row, text in rest.items() if np.isnan(numbers[row])}
         if rest:
@@ -161,7 +170,7 @@ class Writing:
         text = self._without_unit(BOUND.sub("", text) if self.bounds else text)
         if not text.isascii():
             text = "".join(str(int(mark)) if mark.isdecimal() else mark for mark in text)
-        if text.lower() in ("true", "false"):  # numbers that other programs wrote as truth values
+        if self.truth and text.lower() in ("true", "false"):  # numbers that other programs wrote as truth values
             return str(int(text.lower() == "true"))
         if re.fullmatch(rf"[+−-]?\d{{1,3}}(?:[{SPACES}'’]\d{{3}})+(?:[.,]\d+)?", text) or text.startswith("−"):
             text = re.sub(f"[{SPACES}'’]", "", text).replace("−", "-").replace("_", "x")
@@ -173,6 +182,8 @@ class Writing:
             text = text.replace(thousands[-1], "")
         elif self.decimal == "," and "." in text:
             return "x"  # a decimal point where commas are expected
+        elif not self.thirds and re.fullmatch(rf"[+-]?[1-9]\d{{0,2}}{decimal}\d{{3}}", text):
+            return "x"  # thousands, as others write them
         return text.replace(",", ".") if self.decimal == "," else text
 
     def _without_unit(self, text: str) -> str:
@@ -297,7 +308,8 @@ def _written(words: pd.Series, unit: str, commas: bool) -> Writing | None:
     same = commas and comma == point == 0 and bool(bare.str.fullmatch(r"[+−-]?[1-9]\d{0,2},\d{3}").all())
     decimal, mark = (",", r"\.") if comma > point or same else (".", ",")
     seen = bare.str.contains(rf"\d{mark}\d{{3}}(?:\D|$)", regex=True).any()
-    writing = Writing(decimal, unit, guessed=bool(grouped), grouped=bool(seen))
+    three = (decimal == "." and not unit and not seen) or bare.str.contains(rf"[{decimal}]\d{{3}}(?:\D|$)").any()
+    writing = Writing(decimal, unit, guessed=bool(grouped), grouped=bool(seen), thirds=bool(three))
     return writing if np.mean(~np.isnan(writing.read(words))) >= MIN_SHARE else None
 
 

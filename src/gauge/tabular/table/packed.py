@@ -46,15 +46,18 @@ class _Bounded(io.RawIOBase):
         except DAMAGED as error:
             raise _damaged(error) from error
         self.count += len(part)
-        if self.count > max(
-            ALWAYS_UNPACKED, 200 * self.size
-        ):  # the ratio of tables is about 10, that of bombs above 1,000
-            raise ValueError(
-                f"it has {self.size} bytes and unpacks to more than 200 times as many, which tables do not; "
-                "unpack it yourself if you trust it"
-            )
+        check_unpacked(self.size, self.count)
         buffer[: len(part)] = part
         return len(part)
+
+
+def check_unpacked(size: int, count: int, *, ratio: int = 200, always: int | None = None) -> None:
+    """An error if a file of `size` bytes unpacks to so many: the ratio of tables is about 10, that of bombs above 1,000."""
+    if count > max(ALWAYS_UNPACKED if always is None else always, ratio * size):
+        raise ValueError(
+            f"it has {size} bytes and unpacks to more than {ratio} times as many, which tables do not; unpack it yourself "
+            "if you trust it"
+        )
 
 
 def _damaged(error: Exception) -> ValueError:

@@ -54,13 +54,9 @@ class Pretrained:
 
     def network(self, *, weights: bool) -> Any:
         """The network in float32; without `weights` they are random, to be loaded later."""
-        import torch  # not needed to read tables
-
         with _readable(self.source, "network") as library:
             config = library.AutoConfig.for_model(**_checked(self.config))
-            with torch.device("meta"):  # counted before any memory is taken
-                parameters = sum(weight.numel() for weight in library.AutoModel.from_config(config).parameters())
-            if parameters > 4 * 10**9:
+            if (parameters := self.parameters()) > 4 * 10**9:
                 raise ValueError(f"its config asks for {parameters:,} parameters, the limit is {4 * 10**9:,}")
             if weights:
                 reading = {"trust_remote_code": False, "use_safetensors": True, "ignore_mismatched_sizes": True}
@@ -70,9 +66,17 @@ class Pretrained:
             else:
                 whole, report = library.AutoModel.from_config(config, trust_remote_code=False), {}
             # of the family: an encoder that was saved alone says that it is none
-            network = whole.get_encoder() if type(config)().is_encoder_decoder else whole
+            network = _encoder(whole)
             _check_weights(whole, network, **report)
             return network.float()
+
+    def parameters(self) -> int:
+        """How many numbers its network has, counted before any memory is taken."""
+        import torch  # not needed to read tables
+
+        with _readable(self.source, "network") as library, torch.device("meta"):
+            config = library.AutoConfig.for_model(**_checked(self.config))
+            return sum(weight.numel() for weight in _encoder(library.AutoModel.from_config(config)).parameters())
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the tokenizer, which is saved as files."""
@@ -87,6 +91,10 @@ class Pretrained:
                 loaded = library.PreTrainedTokenizerFast.from_pretrained(str(tokenizer), local_files_only=True)
         mean, std = (tuple(content[name]) for name in ("mean", "std"))
         return cls(content["source"], content["config"], mean, std, loaded, content.get("bgr") is True)
+
+
+def _encoder(whole: Any) -> Any:
+    return whole.get_encoder() if type(whole.config)().is_encoder_decoder else whole
 
 
 def _transformers() -> Any:

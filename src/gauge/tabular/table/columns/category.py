@@ -19,6 +19,7 @@ from gauge.tabular.table.cells import (
     has_category_type,
     is_missing,
     missing,
+    normal_form,
     plain_cells,
     without_fraction,
     written_alike,
@@ -106,10 +107,11 @@ class Category(Cell):
         return {word: float(index) for index, word in enumerate(self.words)}
 
     @cached_property
-    def truth_codes(self) -> dict[str, float]:
-        """The numbers of truth values as programs write them (TRUE, true, 1); empty for other categories."""
-        codes = {word.lower(): code for word, code in self.codes.items()}
-        return codes | {"1": codes["true"], "0": codes["false"]} if sorted(codes) == ["false", "true"] else {}
+    def alike(self) -> dict[str, str]:
+        """The category of each normal form that one category alone has; 1 and 0 are truth values where there are such."""
+        forms = Counter(map(normal_form, (*self.words, *self.rare_words)))
+        alike = {form: word for word in (*self.words, *self.rare_words) if forms[form := normal_form(word)] == 1}
+        return alike | {"1": alike["true"], "0": alike["false"]} if sorted(alike) == ["false", "true"] else alike
 
     @staticmethod
     def clean(column: pd.Series) -> pd.Series:
@@ -122,11 +124,9 @@ class Category(Cell):
         codes = np.fromiter(map(known.get, words, repeat(math.nan)), np.float64, len(cells))
         # most values are written as in training
         others = [row for row in np.flatnonzero(np.isnan(codes)).tolist() if not is_missing(cells[row])]
-        codes[others] = [known.get(_word(cells[row]), math.nan) for row in others]
-        if truth := self.truth_codes:
-            others = [row for row in others if math.isnan(codes[row])]
-            codes[others] = [truth.get(_word(cells[row]).lower(), math.nan) for row in others]
-        unknown = [row for row in others if math.isnan(codes[row])]
+        written = [self._known_word(cells[row]) for row in others]
+        codes[others] = [known.get(word, math.nan) for word in written]
+        unknown = [row for row, word in zip(others, written, strict=True) if word not in known]
         if self.has_rare:
             codes[unknown] = self.rare_code
         elif len(unknown):
@@ -141,11 +141,18 @@ class Category(Cell):
             return math.nan
         if type(value) is str and value in self.codes:
             return self.codes[value]
-        return self.codes.get(_word(value)) if type(value) in (str, int, float) else None
+        return self.codes.get(self._known_word(value)) if type(value) in (str, int, float) else None
+
+    def _known_word(self, cell: Any) -> str:
+        """The category of a cell: as it is written, or the only one that differs from that in capital letters, spaces, or
+        the way in which accents are encoded."""
+        word = _word(cell)
+        known = word in self.codes or word in self.rare_numbers
+        return word if known else self.alike.get(normal_form(word), word)
 
     def rare_levels(self, column: pd.Series) -> np.ndarray:
         cells = cells_of(self.clean(column))
-        return np.array([self.rare_numbers.get(_word(cell), len(self.words)) for cell in cells], np.int64)
+        return np.array([self.rare_numbers.get(self._known_word(cell), len(self.words)) for cell in cells], np.int64)
 
     @cached_property
     def rare_numbers(self) -> dict[str, int]:

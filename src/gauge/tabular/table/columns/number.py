@@ -3,7 +3,8 @@
 import logging
 import math
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
@@ -12,7 +13,7 @@ import pandas as pd
 from pydantic import BeforeValidator, Field
 from scipy.special import ndtr, ndtri
 
-from gauge.tabular.table.cells import has_category_type, missing, plain_cells
+from gauge.tabular.table.cells import as_words, has_category_type, missing, plain_cells
 from gauge.tabular.table.columns import (
     DEFAULT_OPTIONS,
     MAX_UNREADABLE,
@@ -24,7 +25,7 @@ from gauge.tabular.table.columns import (
     report_unreadable,
 )
 from gauge.tabular.table.dates import DATES, TIMES, as_clock
-from gauge.tabular.table.numbers import Writing, are_codes, are_whole, is_named
+from gauge.tabular.table.numbers import MAX_LOOKED_AT, Writing, are_codes, are_whole, is_named
 
 __all__ = ["Number"]
 
@@ -66,12 +67,11 @@ class Number(Cell):
     @classmethod
     def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Number":
         values = column[~missing(column)]
-        writing = Writing.from_values(values, commas=options.decimal_commas) or PLAIN_WRITING
-        numbers = writing.read(values)
+        writing, numbers = _written_numbers(values, options)
         if np.isnan(numbers).all():
             report_unreadable(values, range(len(values)), f"{str(values.iloc[0])!r} is not a number", len(values))
-        if not writing.date and (sentinel := _sentinel(numbers)):
-            logger.warning("column %r: %s", column.name, sentinel)
+        for problem in _doubts(values, writing, numbers):
+            logger.warning("column %r: %s", column.name, problem)
         levels = np.linspace(0, 1, NUM_QUANTILES)
         quantiles = pd.Series(levels).groupby(np.quantile(numbers[~np.isnan(numbers)], levels)).mean()
         clock = writing.date not in ("", TIMES) and bool((numbers % 1 > 0).any())
@@ -80,11 +80,9 @@ class Number(Cell):
     @classmethod
     def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
         absent, problems = super().inspect(values, options)
-        writing = Writing.from_values(values, commas=options.decimal_commas) or PLAIN_WRITING
-        numbers = writing.read(values)
+        writing, numbers = _written_numbers(values, options)
         wrong = values[np.isnan(numbers)]
-        if not writing.date and (sentinel := _sentinel(numbers)):
-            problems.append(sentinel)
+        problems += _doubts(values, writing, numbers)
         if len(wrong):
             outcome = "they count as missing" if len(wrong) <= MAX_UNREADABLE * len(values) else "too many to train on"
             example = f"{str(wrong.iloc[0])!r} (row {wrong.index[0]})"
@@ -143,7 +141,7 @@ class Number(Cell):
         if self.writing.date == TIMES:
             return as_clock(number)
         if self.writing.date:
-            return str(np.datetime64(math.floor(number), "D"))
+            return _as_day(number)
         return f"{number:.4g}{' days' * self.writing.durations}"
 
     @property
@@ -205,7 +203,7 @@ class Number(Cell):
             return Annotated[str | None, given]
         written = BeforeValidator(lambda value: self._requested_number(value) if isinstance(value, str) else value)
         number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-        return Annotated[number | str | None if self.writing.unit == "%" else number | None, written]
+        return Annotated[number | None if self.writing.takes_any_number else number | str | None, written]
 
     def question(self) -> Question:
         lowest, low, high, highest = (self._quantile(level) for level in (0.01, 0.05, 0.95, 0.99))
@@ -224,15 +222,15 @@ class Number(Cell):
         return np.format_float_positional(number, precision=3, unique=False, fractional=False, trim="-")
 
     def _requested_number(self, text: str) -> float | str:
-        """The number in a text that is written as those of the training table; the text itself of a percentage, as 0.5 is
-        half of one, or of the whole, without the sign."""
+        """The number in a text that is written as those of the training table; the text itself where it says what the number
+        alone does not: 0.5 is half of a percent, or of the whole, without the sign."""
         own = self.writing
-        if own.decimal == "." and not own.unit and re.fullmatch(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?", text):
+        if own.quick and re.fullmatch(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?", text):
             return float(text)  # far faster than a column of one cell
         number = float(own.read(pd.Series([text], dtype=object))[0])
         if math.isnan(number):
             raise ValueError("is not a valid number; send a number, or text as it was written in training")
-        return text if own.unit == "%" else number
+        return number if own.takes_any_number else text
 
     def _requested_text(self, text: Any) -> str:
         """The text, if it is written as the dates, times or durations of the training table, or an ISO date for a date."""
@@ -247,7 +245,7 @@ class Number(Cell):
 
     def _read(self, column: pd.Series, training: bool) -> np.ndarray:
         """The cells as numbers; NaN where they are missing."""
-        if self.writing.takes_any_number and isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
+        if self.writing.takes_any_number and isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":
             numbers = np.asarray(column.values, np.float64)  # to_numpy takes several times as long
             if not np.isinf(numbers).any():
                 return numbers
@@ -279,21 +277,58 @@ def _has_levels(values: pd.Series, numbers: np.ndarray) -> bool:
     return bool(unread.value_counts().iloc[0] >= 5)
 
 
-def _sentinel(numbers: np.ndarray) -> str:
-    """That a number of nines, far from all others, may stand for missing values; empty if none does."""
-    known = np.sort(numbers[~np.isnan(numbers)])
-    if not len(known):
-        return ""
-    for value, others in ((known[0], known[known > known[0]]), (known[-1], known[known < known[-1]])):
-        count = len(known) - len(others)
-        if count < 3 or not len(others) or not re.fullmatch(r"-?9{2,}", f"{value:.0f}") or value % 1:
+def _written_numbers(values: pd.Series, options: ReadOptions) -> tuple[Writing, np.ndarray]:
+    """How training values are written, and their numbers. Truth values are numbers where all numbers are 0 or 1."""
+    writing = Writing.from_values(values, commas=options.decimal_commas) or PLAIN_WRITING
+    numbers = writing.read(values)
+    if writing.date or np.isin(numbers[~np.isnan(numbers)], (0, 1)).all():
+        return writing, numbers
+    writing = replace(writing, truth=False)
+    return writing, writing.read(values)
+
+
+def _doubts(values: pd.Series, writing: Writing, numbers: np.ndarray) -> list[str]:
+    """What speaks against the numbers of training values: codes for missing ones, thousands read as decimals, underflow."""
+    problems = [*_sentinels(numbers, writing)]
+    tiny = int(((numbers != 0) & (np.abs(numbers) < np.finfo(float).tiny)).sum())
+    if tiny:
+        problems.append(f"{tiny} of {len(numbers)} values are so near to 0 that digits are lost; use another unit")
+    words = as_words(values.head(MAX_LOOKED_AT)).str.strip()
+    short = words.str.fullmatch(r"[+-]?\d{1,3}")
+    whole, rest = words[short], words[~short]
+    if len(whole) and len(rest) and writing.decimal == "." and rest.str.fullmatch(r"[+-]?[1-9]\d{0,2}\.\d{3}").all():
+        problems.append(
+            f"{rest.iloc[0]!r} is read as a decimal, but beside {whole.iloc[0]!r} every point stands before three digits, "
+            "as that of thousands does; if it is one, remove it"
+        )
+    return problems
+
+
+def _sentinels(numbers: np.ndarray, writing: Writing) -> Iterator[str]:
+    """That sevens, eights or nines, or dates that programs write for none, far from all others, may stand for missing
+    values."""
+    values, counts = np.unique(numbers[~np.isnan(numbers)], return_counts=True)
+    if writing.date == TIMES or not len(values):
+        return
+    pattern = r"(?:1900|1901|1970|2099|2100|2999|9999)-(?:01-01|12-31)" if writing.date else r"-?(?:7{2,}|8{2,}|9{2,})"
+    coded = np.array(
+        [re.fullmatch(pattern, _as_day(value) if writing.date else f"{value:.10g}") for value in values], bool
+    )
+    for end in (np.cumprod(coded), np.cumprod(coded[::-1])[::-1]):  # codes with no other value beyond them
+        codes, others = values[end > 0], values[end == 0]
+        count = int(counts[end > 0].sum())
+        if count < 3 or not len(codes) or not len(others):
             continue
-        if np.abs(others - value).min() > max(np.ptp(others), 1.0):
-            return (
-                f"{count} of {len(known)} values are {value:.0f}, far from all others; if that means missing, leave these "
+        if np.abs(others[:, None] - codes).min() > max(np.ptp(others), 1.0):
+            shown = " or ".join(_as_day(code) if writing.date else f"{code:.0f}" for code in codes)
+            yield (
+                f"{count} of {counts.sum()} values are {shown}, far from all others; if that means missing, leave these "
                 "cells empty"
             )
-    return ""
+
+
+def _as_day(number: float) -> str:
+    return str(np.datetime64(math.floor(number), "D"))
 
 
 def _why_identifier(values: pd.Series) -> str:

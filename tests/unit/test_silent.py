@@ -1,0 +1,136 @@
+"""A wrong value never passes in silence: it counts as missing, with a word on it, or is refused, or training names it."""
+
+import threading
+from datetime import timedelta
+from io import BytesIO
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gauge.data.files import write_bytes
+from gauge.tabular.table.columns import ReadOptions, infer_kind
+from gauge.tabular.table.columns.category import Category
+from gauge.tabular.table.columns.number import Number
+from gauge.tabular.table.files import read_table_file
+
+PLAIN = np.linspace(1, 90, 60)
+EUROS = [f"{number + 1}.400,00 €" for number in range(30)]
+DAYS = [str(day)[:10] for day in pd.date_range("2019-01-01", "2021-12-01", periods=40)]
+LEVELS = [f"town {number}" for number in range(300) for _ in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("training", "cell"),
+    [
+        *(
+            (training, "25,123")
+            for training in (PLAIN, PLAIN.astype(object), PLAIN.astype(int), [str(x) for x in PLAIN])
+        ),
+        *((PLAIN, cell) for cell in ("PT65M", "0 days 01:05:00", timedelta(minutes=65), np.timedelta64(65, "m"))),
+        *((PLAIN, cell) for cell in ("TRUE", "false", True, np.False_)),
+        (EUROS, "2,400 €"),
+        ([f"{x:,}.50" for x in range(900, 1200)], "2.400"),
+        *((DAYS, cell) for cell in ("2021", "2021-05", 2021)),
+        (["9:15", "12:30", "23:59"] * 9, "45:12"),
+        ([f"{x / 10}k" for x in range(40)], "300"),
+    ],
+)
+def test_what_may_mean_something_else_than_in_training_counts_as_missing_and_is_named(training, cell, caplog):
+    column = Number.from_column(pd.Series(training, name="x"))
+    cells = pd.Series([cell, column.clean(pd.Series(training, name="x")).iloc[0]], dtype=object, name="x")
+    assert np.isnan(column.numbers(column.clean(cells))).tolist() == [True, False]
+    assert "column 'x', row 0: " in caplog.text
+
+
+@pytest.mark.parametrize("truth", [[True, "FALSE"], ["True", False], [1, 0]])
+def test_truth_values_are_numbers_where_all_numbers_are_0_or_1(truth):
+    column = Number.from_column(pd.Series(["0", "1"] * 20, name="x"))
+    assert np.sign(column.numbers(column.clean(pd.Series(truth, dtype=object)))).tolist() == [1, -1]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([*DAYS, *["1900-01-01"] * 3], "3 of 43 values are 1900-01-01, far from all others"),
+        ([*DAYS, *["9999-12-31"] * 3], "3 of 43 values are 9999-12-31, far from all others"),
+        ([*range(11)] * 5 + [88, 99, 99], "3 of 58 values are 88 or 99, far from all others"),
+        (
+            ["999", "1.234", "12.345"] * 9,
+            "'1.234' is read as a decimal, but beside '999' every point stands before three",
+        ),
+        ([number * 1e-320 for number in range(1, 40)], "39 of 39 values are so near to 0 that digits are lost"),
+    ],
+)
+def test_training_names_what_speaks_against_its_guesses(values, said, caplog):
+    values = pd.Series(values, name="x")
+    Number.from_column(values)
+    assert f"column 'x': {said}" in caplog.text
+    assert said in " ".join(Number.inspect(values)[1])
+
+
+@pytest.mark.parametrize("values", [["45:12", "1:00:03", "30:10"] * 9, ["12.3k", "300", "1.5k"] * 9])
+def test_a_guess_that_values_contradict_is_not_made(values):
+    assert infer_kind(pd.Series(values))[0] != "number"
+
+
+@pytest.mark.parametrize("cell", ["TOWN 7", "town  7", " town 7\u200b", "Town\u00a07"])
+@pytest.mark.parametrize("limit", [255, 300])
+def test_a_category_that_differs_in_capitals_and_spaces_is_the_same_unless_training_has_both(cell, limit):
+    column = Category.from_column(pd.Series(LEVELS, name="x"), ReadOptions(max_categories=limit))
+    cells = pd.Series([cell, "town 7"], dtype=object, name="x")
+    for read in (column.numbers, column.rare_levels):
+        assert len(set(read(cells).tolist())) == 1
+    both = Category.from_column(pd.Series(["red", "Red", "blue"] * 9, name="x"))
+    assert np.isnan(both.numbers(pd.Series(["RED"], dtype=object))).all()
+
+
+def test_merged_cells_and_sheets_that_never_end_are_refused(tmp_path):
+    from openpyxl import Workbook
+
+    book = Workbook()
+    for row in [("a", "b"), *((number, "x") for number in range(20))]:
+        book.active.append(row)
+    book.save(path := tmp_path / "sheet.xlsx")
+    assert read_table_file(path).shape == (20, 2)
+    fine = path.read_bytes()
+    book.active.merge_cells("B3:B6")
+    book.save(path)
+    with pytest.raises(ValueError, match="cells B3:B6 are merged, and only the first of them has the value; unmerge"):
+        read_table_file(path)
+    book.create_chartsheet("without a chart")
+    book.save(path)
+    with pytest.raises(ValueError, match="it is damaged, or has a password .*; save it again"):
+        read_table_file(path)
+    for rows, problem in (
+        (b'<row r="900000000"/>', "more rows, or longer ones"),
+        (b"<row/>" * 10**6, "unpacks to more"),
+    ):
+        with ZipFile(path, "w", ZIP_DEFLATED) as forged, ZipFile(BytesIO(fine)) as archive:
+            for name in archive.namelist():
+                forged.writestr(name, archive.read(name).replace(b"</sheetData>", rows + b"</sheetData>"))
+        with pytest.raises(ValueError, match=problem):
+            read_table_file(path)
+
+
+@pytest.mark.parametrize("writers", [4])
+def test_writers_of_one_file_leave_the_whole_file_of_one_of_them(writers, tmp_path):
+    start, path = threading.Barrier(writers), tmp_path / "out.csv"
+
+    def write(number: int) -> None:
+        def content(file):
+            start.wait()  # all parts are open
+            for _ in range(200):
+                file.write(b"%d" % number * 1000)
+
+        write_bytes(path, content)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(writers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(path.read_bytes()) in [{ord(str(number))} for number in range(writers)]
+    assert path.stat().st_size == 200_000
+    assert [each.name for each in tmp_path.iterdir()] == ["out.csv"]
