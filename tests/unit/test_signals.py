@@ -12,10 +12,11 @@ import pytest
 from helpers import unchecked
 from scipy.io import wavfile
 
-from gauge import GaugeClassifier
+from gauge import ExportedClassifier, GaugeClassifier, export
 from gauge.deploy.requests import Limits, RefusedError, RequestReader
 from gauge.tabular.table.columns import ImageFiles, ReadOptions
 from gauge.tabular.table.columns.signal import MAX_SAMPLES, UNITS, Signal
+from gauge.tabular.table.columns.vector import Vector
 from gauge.tabular.table.inspection import inspect_table
 
 RATE = 125
@@ -83,6 +84,38 @@ def test_arrays_and_all_files_are_recognised_and_give_the_same_values(tmp_path):
         values, flags = reference.encode(Signal.clean(column), place)
         assert flags.all()
         assert np.allclose(values, expected, atol=1e-6)
+
+
+def test_a_vector_is_no_signal_and_every_number_of_it_is_read(tmp_path):
+    draw = np.random.default_rng(0)
+    vectors = draw.normal(size=(300, 24)) + draw.normal(size=24)
+    labels = np.where(vectors @ draw.normal(size=24) > 0, "yes", "no")
+    table = pd.DataFrame({"embedding": list(vectors), "noise": draw.normal(size=300)})
+    table.loc[::25, "embedding"] = None
+    report = inspect_table(table)
+    assert report.columns["kind"].tolist() == ["vector", "number"]
+    assert "vectors of 24 numbers; the kind 'signal' is for samples in time" in report.columns["note"][0]
+    with unchecked():
+        model = GaugeClassifier(random_state=0, verbose=False, epochs=2, trust=False).fit(table[:200], labels[:200])
+    rows = table[200:].dropna()
+    assert model.score(rows, labels[rows.index]) > 0.85
+    assert [unit.name for unit in model.explain(rows[:1]).rows[0].units] == ["embedding", "noise"]
+    export(model, tmp_path / "model.onnx", experts=["trees", "linear"])
+    exported = ExportedClassifier(tmp_path / "model.onnx")
+    answers = model.ensemble_.only(["trees", "linear"]).predict(model.fitted_.read(rows)[1])
+    assert np.allclose(exported.predict_proba(rows), answers, atol=1e-5)
+    (column,) = (each for each in model.schema_.columns if each.name == "embedding")
+    read = RequestReader([column], Limits()).read
+    assert np.allclose(read(json.dumps({"rows": [{"embedding": vectors[0].tolist()}]}).encode())[0][0], vectors[0])
+    with pytest.raises(RefusedError) as error:
+        read(b'{"rows": [{"embedding": [1, 2]}]}')
+    assert "a list of 2 numbers, where training had 24" in str(error.value.detail)
+    with pytest.raises(
+        ValueError, match=r"column 'x': these are not vectors of one length \(.*\); give lists of numbers"
+    ):
+        Vector.from_column(pd.Series([[1.0] * 9, [1.0] * 8], name="x"))
+    smooth = pd.Series(list(np.cumsum(draw.normal(size=(30, 50)), 1)))
+    assert inspect_table(smooth.to_frame("walk")).columns["kind"].tolist() == ["signal"]
 
 
 def test_a_long_signal_is_averaged_and_one_of_another_rate_resampled(tmp_path):

@@ -38,7 +38,9 @@ TableFile = Annotated[
 ]
 Kinds = Annotated[
     list[str] | None,
-    typer.Option("--column", help="Kind of a column, NAME=number|category|text|image|signal|ignore; may be repeated."),
+    typer.Option(
+        "--column", help="Kind of a column, NAME=number|category|text|image|signal|vector|ignore; may be repeated."
+    ),
 ]
 KIND = "ward=category"
 MaxCategories = Annotated[

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from gauge.reports.templates import template
 
-ColumnKind = Literal["number", "category", "text", "image"]
+ColumnKind = Literal["number", "category", "text", "image", "signal"]
 State = Literal["observed", "missing"]
 STATES: tuple[State, ...] = get_args(State)
 
@@ -213,7 +213,7 @@ class _View:
         self.row, self.columns = row, _columns(row)
         cells = [unit for unit in row.units if unit.kind in ("number", "category")]
         self.cells = sorted(by_gate(cells), key=_by_use)
-        self.rich = [column for column in self.columns if column.kind in ("text", "image")]
+        self.rich = [column for column in self.columns if column.kind not in ("number", "category")]
         self.not_observed = {
             state: [column.name for column in self.columns if column.state == state] for state in STATES[1:]
         }

@@ -86,7 +86,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     columns : mapping, optional
-        Overrides the inferred kind of a column: "number", "category", "text", "image", "signal" or "ignore".
+        Overrides the inferred kind of a column: "number", "category", "text", "image", "signal", "vector" or
+        "ignore".
     encoders : mapping, optional
         Pretrained Hugging Face models for columns of texts and images, by name or path.
     tune : {"head", "lora", "all"} or mapping, default="head"

@@ -74,7 +74,7 @@ class Signal(Content):
     precedence: ClassVar[int] = 0
     read_by_trees: ClassVar[bool] = True
     by_components: ClassVar[bool] = False
-    display: ClassVar[Any] = "image"
+    display: ClassVar[Any] = "signal"
 
     @classmethod
     def recognise(cls, values: pd.Series) -> Guess | None:
@@ -226,7 +226,7 @@ class Signal(Content):
     def export_vectors(self, graph: Graph, values: str) -> str:
         raise ValueError(
             f"column {self.name!r} cannot be exported: the features of signals that trees and the linear expert read cannot "
-            "be part of a graph; fit with experts='network' (--experts network)"
+            "be part of a graph; serve or predict with the folder that `save` wrote, or leave the column out (columns=)"
         )
 
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
@@ -272,9 +272,9 @@ def _recording(cell: Any, files: ImageFiles) -> Recording:
     if isinstance(cell, bytes):
         return _from_bytes(cell)
     if not isinstance(cell, str):
-        return Recording(_channels(cell))
+        return Recording(channels_of(cell))
     if cell.lstrip().startswith("["):
-        return Recording(_channels(_from_json(cell)))
+        return Recording(channels_of(list_from_json(cell)))
     path = files.path(cell)
     if path is None or not path.is_file():
         raise ValueError(f"files such as {cell:.100} {files.absence(cell)}")
@@ -286,14 +286,14 @@ def _recording(cell: Any, files: ImageFiles) -> Recording:
         raise ValueError(f"{cell:.100} cannot be read as a signal ({error})") from error
 
 
-def _from_json(text: str) -> Any:
+def list_from_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{text[:50]!r} is no list of numbers") from error
 
 
-def _channels(values: Any) -> np.ndarray:
+def channels_of(values: Any) -> np.ndarray:
     """Numbers as [channels, samples]: of two axes the shorter one has the channels."""
     try:
         samples = np.array(values, np.float64)
@@ -312,7 +312,7 @@ def _from_bytes(content: bytes) -> Recording:
     """The content of a file, whatever its name."""
     if content.startswith(WAV):
         return _from_wav(content)
-    return Recording(_channels(_from_npy(content) if content.startswith(NPY) else _from_csv(content)))
+    return Recording(channels_of(_from_npy(content) if content.startswith(NPY) else _from_csv(content)))
 
 
 def _from_wav(content: bytes) -> Recording:
@@ -328,7 +328,7 @@ def _from_wav(content: bytes) -> Recording:
         samples = (samples.astype(np.float64) - 128) / 128
     elif samples.dtype.kind == "i":
         samples = samples / -float(np.iinfo(samples.dtype).min)
-    return Recording(_channels(samples), float(rate))
+    return Recording(channels_of(samples), float(rate))
 
 
 def _from_npy(content: bytes) -> np.ndarray:
@@ -381,10 +381,10 @@ def _at_rate(recording: Recording, rate: float) -> np.ndarray:
 def _requested(value: Any) -> Any:
     """Samples, or the bytes of a .wav or .npy file; a path or URL is not base64."""
     if not isinstance(value, str):
-        _channels(value)
+        channels_of(value)
         return value
     if value.lstrip().startswith("["):
-        return _requested(_from_json(value))
+        return _requested(list_from_json(value))
     try:
         content = base64.b64decode(value, validate=True)
         if not content.startswith((WAV, NPY)):

@@ -1,0 +1,135 @@
+"""Vectors: lists of numbers of one length whose order means nothing, such as embeddings. Trees and the linear expert read
+every number as a column."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from pydantic import AfterValidator
+
+from gauge.tabular.table.cells import missing
+from gauge.tabular.table.columns import (
+    ANYWHERE,
+    DEFAULT_OPTIONS,
+    Content,
+    Guess,
+    ImageFiles,
+    Part,
+    Question,
+    ReadOptions,
+    report_unreadable,
+)
+from gauge.tabular.table.columns.signal import Signal, channels_of, list_from_json
+
+if TYPE_CHECKING:
+    from gauge.types import Encoder
+
+__all__ = ["Vector"]
+
+
+@dataclass(frozen=True)
+class Vector(Content):
+    """`means` and `deviations` are those of each number in training."""
+
+    name: str
+    means: tuple[float, ...]
+    deviations: tuple[float, ...]
+    kind: ClassVar[str] = "vector"
+    order: ClassVar[int] = 5
+    precedence: ClassVar[int] = -1
+    read_by_trees: ClassVar[bool] = True
+    by_components: ClassVar[bool] = False
+
+    @classmethod
+    def recognise(cls, values: pd.Series) -> Guess | None:
+        """Vectors where neighbours differ as much as any two numbers; samples in time are closer to each other."""
+        if Signal.recognise(values) is None:
+            return None
+        try:
+            rows = np.stack([_numbers(cell) for cell in values.iloc[:200]])
+        except ValueError:  # files, several channels or different lengths
+            return None
+        near, any_two = np.nanmean(np.diff(rows) ** 2), 2 * np.nanmean(np.nanvar(rows, 1))
+        return Guess(_in_words(rows.shape[1])) if near > 0.5 * any_two else None
+
+    @classmethod
+    def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Vector":
+        values = column[~missing(column)]
+        try:
+            rows = np.stack([_numbers(cell) for cell in values])
+        except ValueError as error:
+            raise ValueError(
+                f"column {column.name!r}: these are not vectors of one length ({error}); give lists of numbers, or set "
+                "another kind in columns="
+            ) from error
+        deviations = np.nan_to_num(np.nanstd(rows, 0))
+        means = np.nan_to_num(np.nanmean(rows, 0)).tolist()
+        return cls(str(column.name), tuple(means), tuple(np.where(deviations > 0, deviations, 1.0).tolist()))
+
+    def encode(
+        self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        values, observed = np.zeros((len(column), len(self.means)), np.float32), ~missing(column)
+        broken = {}
+        for row, cell in enumerate(column.tolist()):
+            try:
+                if observed[row]:
+                    scaled = (self._read(cell) - np.array(self.means)) / np.array(self.deviations)
+                    values[row] = np.nan_to_num(scaled).clip(-20, 20)
+            except ValueError as error:
+                broken[row] = str(error)
+        if broken:
+            report_unreadable(column, list(broken), broken[min(broken)], int(observed.sum()) if training else None)
+        observed[list(broken)] = False
+        return values, observed
+
+    def _read(self, cell: Any) -> np.ndarray:
+        numbers = _numbers(cell)
+        if len(numbers) != len(self.means):
+            raise ValueError(f"a list of {len(numbers)} numbers, where training had {len(self.means)}")
+        return numbers
+
+    @property
+    def note(self) -> str:
+        return _in_words(len(self.means))
+
+    @property
+    def values_per_row(self) -> int:
+        return len(self.means)
+
+    @property
+    def saved_problem(self) -> str:
+        scales = (*self.means, *self.deviations)
+        usable = 1 <= len(self.means) == len(self.deviations) <= 2**16 and bool(np.isfinite(scales).all())
+        return "" if usable and min(self.deviations) > 0 else "its vectors have no length, or no scale"
+
+    def request_type(self, *, max_pixels: int) -> Any:
+        def check(value: Any) -> np.ndarray:
+            return self._read(value)
+
+        return Annotated[str | list[float | None], AfterValidator(check)] | None
+
+    def question(self) -> Question:
+        return Question("text", f"{len(self.means)} numbers in brackets: [0.1, 0.2, ...].")
+
+    def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
+        from gauge.encoders.mlp import Mlp
+
+        return Mlp((len(self.means),), dim)
+
+    def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
+        return [Part(self.name, ", ".join(f"{number:.3g}" for number in _numbers(cell)[:5]) + ", ...")]
+
+
+def _in_words(length: int) -> str:
+    return f"vectors of {length} numbers; the kind 'signal' is for samples in time"
+
+
+def _numbers(cell: Any) -> np.ndarray:
+    """The numbers of a cell; a ValueError says why there are none."""
+    channels = channels_of(list_from_json(cell) if isinstance(cell, str) else cell)
+    if len(channels) > 1:
+        raise ValueError(f"{len(channels)} lists of numbers, where one is read")
+    return channels[0]
