@@ -19,6 +19,7 @@ from gauge.tabular.experts._architecture import build
 from gauge.tabular.experts._recipe import SIZES
 from gauge.tabular.experts._training import Weighted
 from gauge.tabular.table.schema import Schema
+from gauge.tabular.table.tensors import dataset
 from gauge.training.loop import seconds_per_step
 from gauge.training.settings import TrainSettings
 from gauge_lab.recording import origin, write_record
@@ -29,8 +30,7 @@ def measured(columns: int, rows: int) -> dict[str, float]:
     values = np.random.default_rng(0).normal(size=(rows, columns)).astype(np.float32)
     frame = pd.DataFrame(values, columns=[f"number{index}" for index in range(columns)])
     schema = Schema.from_frame(frame)
-    encoded = schema.encode(frame)
-    train = encoded.dataset("train", np.arange(rows), np.arange(rows) % 2)
+    train = dataset(schema.encode(frame), "train", np.arange(rows), np.arange(rows) % 2)
     model = build(schema, 2, SIZES["small"], gating=Gating())
     settings = TrainSettings(epochs=1, batch_size=rows, masks=UpTo(0.5))
     step = seconds_per_step(Weighted(model, torch.ones(rows)), train, settings, steps=1)

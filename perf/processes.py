@@ -19,6 +19,7 @@ from gauge.tabular.experts._architecture import build
 from gauge.tabular.experts._recipe import SIZES
 from gauge.tabular.experts._training import Weighted
 from gauge.tabular.table.schema import Schema
+from gauge.tabular.table.tensors import dataset
 from gauge.training.distributed import is_main
 from gauge_lab.recording import origin, write_record
 
@@ -32,7 +33,7 @@ def train(batch: int, epochs: int) -> None:
     values = np.random.default_rng(0).normal(size=(ROWS, COLUMNS))
     frame = pd.DataFrame(values, columns=[f"number{index}" for index in range(COLUMNS)])
     schema = Schema.from_frame(frame)
-    split = schema.encode(frame).dataset("train", np.arange(ROWS), (values[:, 0] > 0).astype(int))
+    split = dataset(schema.encode(frame), "train", np.arange(ROWS), (values[:, 0] > 0).astype(int))
     model = Weighted(build(schema, 2, SIZES["small"]), torch.ones(ROWS))
     progress = fit(model, split, settings=TrainSettings(epochs=epochs, batch_size=batch, masks=UpTo(0.5)))
     if is_main():

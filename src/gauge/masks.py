@@ -15,26 +15,30 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
 
 from gauge.choices import did_you_mean
-from gauge.randomness import derive, sample_keys, uniform
+from gauge.randomness import Array, Tensor, derive, sample_keys, uniform
+
+if TYPE_CHECKING:
+    import torch
 
 FeatureCounts = Mapping[str, int | None]
 """For each modality, in order, the number of feature flags; None for one flag per sample."""
 
 
 @cache
-def subsets(count: int, device: torch.device | str = "cpu") -> Bool[Tensor, "subsets {count}"]:
+def subsets(count: int, device: "torch.device | str" = "cpu") -> Bool[Tensor, "subsets {count}"]:
     """All 2^M - 1 non-empty subsets of modalities, by size and then lexicographically; True = observed.
 
     >>> subsets(2).tolist()
     [[True, False], [False, True], [True, True]]
     """
+    import torch
+
     table = torch.zeros(2**count - 1, count, dtype=torch.bool)
     sets = itertools.chain.from_iterable(itertools.combinations(range(count), size) for size in range(1, count + 1))
     for row, members in enumerate(sets):
@@ -53,7 +57,7 @@ def draw_subsets(key: Int[Tensor, "b"], table: Bool[Tensor, "s m"], count: int |
 def visible_under(available: Bool[Tensor, "b n"], chosen: Bool[Tensor, "r n"]) -> Bool[Tensor, "r b n"]:
     """What each subset leaves of what is available; everything available where it would leave nothing."""
     visible = chosen[:, None] & available
-    return torch.where(visible.any(-1, keepdim=True), visible, available)
+    return visible | (available & ~visible.any(-1, keepdim=True))
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,8 @@ class Complete:
     def __str__(self) -> str:
         return "complete"
 
-    def keep(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        return {name: torch.ones(len(key), dtype=torch.bool, device=key.device) for name in feature_counts}
+    def keep(self, feature_counts: FeatureCounts, key: Int[Array, "b"]) -> dict[str, Array]:
+        return dict.fromkeys(feature_counts, key == key)  # True for every key
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,13 @@ def _without_share(
     protocol: str, rate: float, feature_counts: FeatureCounts, key: Int[Tensor, "b"]
 ) -> dict[str, Tensor]:
     """Flags that leave out exactly `rate` of the modalities of each sample."""
+    ranks = uniform(key, len(feature_counts)).argsort(1).argsort(1)
+    missing = _missing_count(protocol, rate, feature_counts)
+    return dict(zip(feature_counts, (ranks >= missing).unbind(1), strict=True))
+
+
+def _missing_count(protocol: str, rate: float, feature_counts: FeatureCounts) -> int:
+    """How many modalities of each sample are missing; an error if that is no whole number, or all of them."""
     missing = rate * len(feature_counts)
     if abs(missing - round(missing)) > 1e-6:
         raise ValueError(
@@ -126,8 +137,7 @@ def _without_share(
         raise ValueError(
             f"{protocol} leaves nothing observed; keep at least one of the {len(feature_counts)} modalities"
         )
-    ranks = uniform(key, len(feature_counts)).argsort(1).argsort(1)
-    return dict(zip(feature_counts, (ranks >= round(missing)).unbind(1), strict=True))
+    return round(missing)
 
 
 @dataclass(frozen=True)
@@ -154,7 +164,7 @@ class OverallModalities:
     def keep_split(self, feature_counts: FeatureCounts, key: Int[Tensor, "rows"]) -> dict[str, Tensor]:
         """Flags of all samples of a split."""
         order = self._order(feature_counts, key)
-        kept = torch.ones(order.numel(), dtype=torch.bool, device=key.device)
+        kept = order.flatten() >= 0
         kept[order.flatten().argsort()[: round(self.rate * order.numel())]] = False
         return dict(zip(feature_counts, kept.view_as(order).unbind(1), strict=True))
 
@@ -175,6 +185,7 @@ class RandomViews:
     """Each sample keeps exactly `count` views of each object, drawn independently for every sample. The views of an object
     are the modalities whose names differ in their final number only.
 
+    >>> import torch
     >>> kept = RandomViews(1).keep({"a0": None, "a1": None, "b0": None, "b1": None}, torch.arange(3))
     >>> [bool((kept[f"{name}0"] ^ kept[f"{name}1"]).all()) for name in "ab"]
     [True, True]
@@ -186,6 +197,8 @@ class RandomViews:
         return f"views={self.count}"
 
     def keep(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        import torch
+
         draws = dict(zip(feature_counts, uniform(key, len(feature_counts)).unbind(1), strict=True))
         kept: dict[str, Tensor] = {}
         for name, views in itertools.groupby(sorted(feature_counts, key=_viewed), _viewed):
@@ -232,7 +245,7 @@ class RandomCells:
     def __str__(self) -> str:
         return f"gamma{'-per-sample' if self.per_sample else ''}={self.rate:g}"
 
-    def keep(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+    def keep(self, feature_counts: FeatureCounts, key: Int[Array, "b"]) -> dict[str, Array]:
         kept = Complete().keep(feature_counts, key)
         for name, features in _tables(self, feature_counts).items():
             draws = uniform(derive(key, name), features)
@@ -275,7 +288,7 @@ class UpTo:
     def __str__(self) -> str:
         return f"up-to={self.rate:g}"
 
-    def keep(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+    def keep(self, feature_counts: FeatureCounts, key: Int[Array, "b"]) -> dict[str, Array]:
         share = self.rate * uniform(derive(key, "share"), 1)
         draws = {name: uniform(derive(key, name), features or 1) for name, features in feature_counts.items()}
         kept = {name: draw >= share for name, draw in draws.items()}
@@ -348,8 +361,7 @@ def passes(protocol: Protocol, feature_counts: FeatureCounts) -> tuple[Protocol,
         return tuple(Corrupted(single, protocol.corruption) for single in passes(protocol.protocol, feature_counts))
     if not isinstance(protocol, EverySubset):
         return (protocol,)
-    protocol.keep(feature_counts, torch.zeros(1, dtype=torch.long))  # checks the rate
-    missing = round(protocol.rate * len(feature_counts))
+    missing = _missing_count(str(protocol), protocol.rate, feature_counts)
     if not missing:
         return (Complete(),)
     return tuple(Missing(names) for names in itertools.combinations(feature_counts, missing))
@@ -416,6 +428,8 @@ def mask_split(
     protocol: Protocol, feature_counts: FeatureCounts, rows: int, *, seed: int, split: str
 ) -> dict[str, Tensor]:
     """The flags of a whole split for evaluation, the same for every method, whether values are corrupted or not."""
+    import torch
+
     if isinstance(protocol, Corrupted):
         return mask_split(protocol.protocol, feature_counts, rows, seed=seed, split=split)
     gamma_seeds = {"train": 2021, "val": 2022, "test": 2023}  # TIP's mask files
@@ -443,7 +457,9 @@ def missing_rates(observed: Mapping[str, Tensor]) -> dict[str, float]:
 
 
 @cache  # recording a CUDA graph forbids copies from the host
-def _on(device: torch.device, numbers: tuple[float, ...]) -> Tensor:
+def _on(device: "torch.device", numbers: tuple[float, ...]) -> Tensor:
+    import torch
+
     return torch.tensor(numbers, device=device)
 
 

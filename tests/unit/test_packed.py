@@ -99,7 +99,7 @@ def test_an_excel_sheet_reads_as_the_same_table_in_csv(tmp_path, caplog):
     for first, second in zip(
         schemas[0].encode(sheet).inputs.values(), schemas[1].encode(text).inputs.values(), strict=True
     ):
-        assert np.array_equal(first.numpy(), second.numpy())
+        assert np.array_equal(first, second)
     parts = list(read_rows(tmp_path / "table.xlsx", 15))
     assert [len(part) for part in parts] == [15, 15, 10]
 

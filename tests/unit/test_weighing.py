@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from helpers import unchecked
 from scipy.special import log_softmax
 from sklearn.metrics import roc_auc_score
@@ -119,7 +118,7 @@ def task_of(frame, labels, splits=Splits(), **kinds):  # noqa: B008
     schema = Schema.from_frame(frame, kinds)
     rows = Rows.from_frame(schema, frame, schema.encode(frame))
     recipe = make_recipe(GaugeClassifier().get_params(deep=False), 0, 2)
-    return Task(rows, labels, np.ones(len(labels)), 2, recipe, torch.device("cpu"), splits=splits)
+    return Task(rows, labels, np.ones(len(labels)), 2, recipe, splits=splits)
 
 
 def cross_fit(task):

@@ -20,6 +20,18 @@ Box = tuple[int, int, int, int]
 Images = UInt8[np.ndarray, "n 3 {side} {side}"]
 
 
+def part_names(count: int) -> list[str]:
+    """The names of the parts of an image, row by row from the top left; numbers where they form no square.
+
+    >>> part_names(4)[1], part_names(3)[1]
+    ('row 1, column 2', '2')
+    """
+    side = round(count**0.5)
+    if side**2 != count or count == 1:
+        return [str(index + 1) for index in range(count)]
+    return [f"row {index // side + 1}, column {index % side + 1}" for index in range(count)]
+
+
 def read_images(paths: Sequence[Path], side: int, *, crops: Mapping[Size, Box] | None = None) -> Images:
     """The RGB images in order, `side` pixels high and wide. An image whose (width, height) is in `crops` is cropped to that
     box (left, top, right, bottom) and resized (bicubic)."""

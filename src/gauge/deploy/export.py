@@ -29,6 +29,7 @@ from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.fitted import Fitted
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Encoded, Schema
+from gauge.tabular.table.tensors import tensors
 from gauge.training.traced import Flat, Graphable, check_exportable, cycled, to_onnx, trace
 from gauge.values import Batch
 
@@ -121,7 +122,7 @@ def _export_classifier(fitted: Fitted, path: Path, kind: str, whole: Fitted) -> 
                 "ONNX, or ask for its network with --experts network (experts=)"
             )
         example = _example(fitted.schema)
-        result = _export_network(network, path, kind, Batch(example.inputs, example.observed), metadata)
+        result = _export_network(network, path, kind, Batch(*tensors(example)), metadata)
     else:
         result = _write_classifier(fitted, path, metadata)
     for name, reason in left_out.items():
@@ -226,21 +227,19 @@ def _left_out(fitted: Fitted, whole: Fitted) -> dict[str, str]:
 
 def _example(schema: Schema) -> Encoded:
     """Random rows in the form of a classifier's own, half of their images and texts missing."""
-    blank, draw, rows = schema.blank(EXAMPLE), torch.Generator().manual_seed(0), torch.arange(EXAMPLE)
+    blank, draw, rows = schema.blank(EXAMPLE), np.random.default_rng(0), np.arange(EXAMPLE)
     inputs, observed = {}, {}
     for index, (name, values) in enumerate(blank.inputs.items()):
         if name == "table":
-            numbers = torch.randn(values.shape, generator=draw)
-            sizes = torch.tensor(schema.cardinalities)
-            codes = torch.rand(values.shape, generator=draw) * sizes
-            inputs[name] = torch.where(sizes > 1, codes.floor(), numbers).to(values.dtype)
-            observed[name] = torch.rand(values.shape, generator=draw) < 0.7
+            sizes = np.array(schema.cardinalities)
+            codes = np.floor(draw.random(values.shape) * sizes)
+            inputs[name] = np.where(sizes > 1, codes, draw.standard_normal(values.shape)).astype(values.dtype)
+            observed[name] = draw.random(values.shape) < 0.7
         else:
-            most = 256 if values.dtype == torch.uint8 else 2  # pixels, or numbers of words
-            inputs[name] = torch.randint(0, most, values.shape, generator=draw).to(values.dtype)
+            most = 256 if values.dtype == np.uint8 else 2  # pixels, or numbers of words
+            inputs[name] = draw.integers(0, most, values.shape).astype(values.dtype)
             observed[name] = (rows + index) % 2 == 0
-    flags = torch.cat([each.reshape(EXAMPLE, -1) for each in observed.values()], 1)
-    return Encoded(inputs, observed, ~flags.any(1).numpy())
+    return replace(blank, inputs=inputs).with_observed(observed)
 
 
 def _example_rows(schema: Schema, vocabularies: Mapping[str, Sequence[str]]) -> Rows:
@@ -261,7 +260,7 @@ def _example_rows(schema: Schema, vocabularies: Mapping[str, Sequence[str]]) -> 
 def _apart(ensemble: Ensemble, session: Any, graph_rows: GraphRows, rows: Rows) -> float:
     """The largest difference of the probabilities of a written graph from those of the experts."""
     encoded = rows.encoded
-    arrays = {name: (values.numpy(), encoded.observed[name].numpy()) for name, values in encoded.inputs.items()}
+    arrays = {name: (values, encoded.observed[name]) for name, values in encoded.inputs.items()}
     texts = {modality: rows.texts[rows.schema.contents[modality].name].tolist() for modality in graph_rows.vocabularies}
     feed = graph_inputs(arrays, texts, numbered(graph_rows.vocabularies)) | {"cycles": rows.cycles}
     if rows.rare:

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gauge.data.images import part_names
 from gauge.paper.gauge import Reading, attention_bias
 from gauge.paper.scoring.exact import exact_effects
 from gauge.paper.units import UnitEncoder
@@ -74,18 +75,6 @@ class BatchExplanation:
             "attention_after": self.attention_after,
         }
         return pd.DataFrame({name: x.flatten().cpu() if isinstance(x, Tensor) else x for name, x in columns.items()})
-
-
-def part_names(count: int) -> list[str]:
-    """The names of the parts of an image, row by row from the top left; numbers where they form no square.
-
-    >>> part_names(4)[1], part_names(3)[1]
-    ('row 1, column 2', '2')
-    """
-    side = round(count**0.5)
-    if side**2 != count or count == 1:
-        return [str(index + 1) for index in range(count)]
-    return [f"row {index // side + 1}, column {index % side + 1}" for index in range(count)]
 
 
 def unit_names(encoder: UnitEncoder, columns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

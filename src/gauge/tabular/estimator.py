@@ -538,8 +538,10 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         recipe = replace(recipe, tune=tuned_columns(self.tune, schema))
         names = choose_experts(self.experts, schema, experts)
         self._report(schema, names, data.every_row)
-        device, kept = pick_device(self.device), None if folder is None else Path(folder)
-        return Prepared.from_table(data, schema, recipe, files=files, device=device, folder=kept), names
+        if self.device not in (None, "auto", "cpu"):
+            pick_device(self.device)  # an error before anything is learned
+        kept = None if folder is None else Path(folder)
+        return Prepared.from_table(data, schema, recipe, files=files, device=self.device, folder=kept), names
 
     def _report(self, schema: Schema, experts: Sequence[str], frame: pd.DataFrame) -> None:
         """Print the columns, and log what the network does not read of them."""
@@ -584,10 +586,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _progress(self, on_epoch: "OnEpoch | None") -> "Iterator[OnEpoch]":
         """What is called after each epoch: the bar of progress, and `on_epoch`."""
         from gauge.training.progress import stage_progress
-        from gauge.training.stages import both, silent
 
-        with stage_progress() if self.verbose else nullcontext(silent) as show:
-            yield show if on_epoch is None else both(show, on_epoch)
+        with stage_progress() if self.verbose else nullcontext() as show:
+            yield lambda stage, epoch: [each(stage, epoch) for each in (show, on_epoch) if each is not None]
 
     def _print(self, *lines: str) -> None:
         if self.verbose:

@@ -7,12 +7,12 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
-import torch
 
 from gauge import __version__
 from gauge.choices import pick
@@ -67,7 +67,6 @@ from gauge.tabular.table.inputs import as_pandas, group_numbers, is_frame, label
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Encoded, Schema
 from gauge.training import checkpoint
-from gauge.training.device import pick_device
 from gauge.training.metrics import ACCURACY
 
 logger = logging.getLogger(__name__)
@@ -281,7 +280,7 @@ class Fitted(Record, TableClassifier):
 
     def card(self) -> str:
         """Return the README of the saved model."""
-        versions = {"Versions": f"torch {torch.__version__}, format {FORMAT}"}
+        versions = {"Versions": f"torch {version('torch')}, format {FORMAT}"}
         columns: list[tuple[str, str, str]] = [
             (each.name, each.kind, f"{100 * self.missing_rates[each.name]:.0f} %") for each in self.columns
         ]
@@ -297,7 +296,7 @@ class Fitted(Record, TableClassifier):
         parts["held_out"] = {} if self.held_out is None else self.held_out.tensors()
         parts["profile"] = {} if self.profile is None else self.profile.tensors()
         tensors = {f"{part}.{name}": tensor for part, own in parts.items() for name, tensor in own.items()}
-        checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
+        checkpoint.save_arrays(folder / WEIGHTS, tensors, {"classifier": FORMAT})
         self.schema.save_files(folder / TOKENIZERS)
         history = "".join(f"{json.dumps(epoch)}\n" for epoch in self.training.history)
         checkpoint.write_text(folder / HISTORY, history)
@@ -324,10 +323,10 @@ class Fitted(Record, TableClassifier):
         """Return the value that `save` wrote to a folder, ready to predict with images in `files`. It has predicted a row of
         its own before it is returned, so that what cannot predict is refused here."""
         saved, history, path = read_description(folder), read_history(folder), folder / WEIGHTS
-        tensors, _ = checkpoint.load(path)
+        tensors, _ = checkpoint.load_arrays(path)
         with usable(folder):
             schema = Schema.from_json(vars(saved.schema), folder / TOKENIZERS)
-            broken = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
+            broken = [name for name, tensor in tensors.items() if not np.isfinite(tensor).all()]
             if broken:
                 raise ValueError(f"{path} has values that are NaN or infinite, first in {broken[0]!r}")
             experts = Saved(with_prefix("experts.", tensors), vars(saved.ensemble), path)
@@ -345,15 +344,13 @@ class Fitted(Record, TableClassifier):
             )
             fitted._try()
         for expert in fitted.ensemble.experts.values():
-            expert.to(pick_device(device))
+            expert.to(device)
         return fitted
 
     def _try(self) -> None:
         """Predict a row in which every column is observed, and judge its cells."""
         frame = pd.DataFrame({column.name: [None] for column in self.columns}, dtype=object)
-        blank = self.schema.encode(frame)
-        observed = {name: torch.ones_like(flags) for name, flags in blank.observed.items()}
-        rows = Rows.from_frame(self.schema, frame, replace(blank, observed=observed, empty=np.zeros(1, bool)))
+        rows = Rows.from_frame(self.schema, frame, self.schema.blank(1))
         probabilities = self.ensemble.predict(rows)
         if probabilities.shape != (1, len(self.classes)):
             raise ValueError(f"its experts have {probabilities.shape[1]} classes, it has {len(self.classes)}")

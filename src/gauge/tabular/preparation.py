@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
 
 from gauge.choices import pick
 from gauge.tabular.evidence.drift import Profile
@@ -93,7 +92,7 @@ def make_recipe(options: Mapping[str, Any], seed: int, classes: int) -> Recipe:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a fit starts from: the labelled table, its rows as tensors, and the task of the experts. `every` are the
+    """What a fit starts from: the labelled table, its rows as arrays, and the task of the experts. `every` are the
     positions of the rows that are learned from, with a label first. `missing_rates` are the shares of the
     values of each column that are missing."""
 
@@ -111,7 +110,7 @@ class Prepared:
         recipe: Recipe,
         *,
         files: ImageFiles,
-        device: torch.device,
+        device: str | None,
         folder: Path | None,
     ) -> Self:
         """The table with its values read, and the recipe with the rate and the steps that suit them."""

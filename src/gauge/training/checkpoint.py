@@ -1,43 +1,73 @@
-"""Checkpoints: one safetensors file each, with JSON in its header, written in one step, checked on load."""
+"""Checkpoints: one safetensors file each, with JSON in its header, written in one step, checked on load.
+
+A file has tensors of torch or arrays of NumPy; torch is imported for tensors alone.
+"""
 
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import safetensors.torch
-import torch
+import numpy as np
 from safetensors import SafetensorError, safe_open
-from torch import Tensor, nn
 
 from gauge.data.files import write_bytes as write_bytes
 from gauge.data.files import write_text as write_text
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
 FORMAT = "gauge-checkpoint-1"
 
 
-def save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
+def save(path: Path, tensors: "Mapping[str, Tensor]", metadata: Mapping[str, Any]) -> None:
     """Write tensors and the metadata of their training, in one step."""
+    from safetensors.torch import save as packed
+
     content = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+    header = _header(content, metadata)
+    write_bytes(path, lambda file: file.write(packed(content, header)))
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
+    """Write arrays and their metadata, in one step."""
+    from safetensors.numpy import save as packed
+
+    content = {name: np.array(array, order="C") for name, array in arrays.items()}
+    header = _header(content, metadata)
+    write_bytes(path, lambda file: file.write(packed(content, header)))
+
+
+def _header(content: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, str]:
     text = json.dumps(metadata)
-    header = {"format": FORMAT, "about": text, "sha256": checksum(content, text)}
-    write_bytes(path, lambda file: file.write(safetensors.torch.save(content, header)))
+    return {"format": FORMAT, "about": text, "sha256": checksum(content, text)}
 
 
-def load(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load(path: Path, device: "torch.device | str" = "cpu") -> "tuple[dict[str, Tensor], dict[str, Any]]":
     """The tensors of a checkpoint and their metadata; nothing in the file is executed."""
-    with _opened(path) as (file, header):
+    tensors, metadata = _load(path, "pt")
+    return {name: tensor.to(device) for name, tensor in tensors.items()}, metadata
+
+
+def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The same as arrays of NumPy, without torch."""
+    return _load(path, "np")
+
+
+def _load(path: Path, framework: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    with _opened(path, framework) as (file, header):
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     if header.get("sha256") != checksum(tensors, header["about"]):
         raise ValueError(f"{path} is damaged: its checksum does not match; delete it to train it again")
-    return {name: tensor.to(device) for name, tensor in tensors.items()}, _about(path, header)
+    return tensors, _about(path, header)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """The metadata of a checkpoint, without reading its tensors."""
-    with _opened(path) as (_, header):
+    with _opened(path, "np") as (_, header):
         return _about(path, header)
 
 
@@ -51,22 +81,26 @@ def _about(path: Path, header: Mapping[str, str]) -> dict[str, Any]:
     return metadata
 
 
-def checksum(tensors: Mapping[str, Tensor], metadata: str = "") -> str:
-    """That of tensors in memory, with their names, and of a text."""
+def checksum(tensors: Mapping[str, Any], metadata: str = "") -> str:
+    """That of tensors or arrays in memory, with their names, and of a text."""
     digest = hashlib.sha256(metadata.encode())
     for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        if tensor.numel():
+        digest.update(f"{name} {_form(tensor)}".encode())
+        if isinstance(tensor, np.ndarray):
+            digest.update(tensor.tobytes())
+        elif tensor.numel():
+            import torch
+
             digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
+def _opened(path: Path, framework: str) -> Iterator[tuple[Any, dict[str, str]]]:
     if not Path(path).is_file():
         raise ValueError(f"there is no checkpoint {path}")
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework=framework) as file:
             header = file.metadata() or {}
             if header.get("format") != FORMAT:
                 raise ValueError(f"{path} has format {header.get('format')!r:.50}, this version reads {FORMAT!r}")
@@ -77,7 +111,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
         raise ValueError(f"{path} is damaged or not a checkpoint ({error}); delete it to train it again") from error
 
 
-def load_into(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
+def load_into(module: "nn.Module", tensors: "Mapping[str, Tensor]", source: Path) -> None:
     """Load tensors into the module; every name, dtype and shape has to fit."""
     own, given = ({name: _form(tensor) for name, tensor in state.items()} for state in (module.state_dict(), tensors))
     different = [name for name in {**own, **given} if own.get(name) != given.get(name)]
@@ -88,5 +122,5 @@ def load_into(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) ->
     module.load_state_dict(dict(tensors))
 
 
-def _form(tensor: Tensor) -> str:
+def _form(tensor: Any) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"

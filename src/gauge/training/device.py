@@ -1,20 +1,28 @@
-"""The device that work runs on."""
+"""The device that work runs on, and the number of its threads. torch is imported where a device is picked."""
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
+
+_threads = ContextVar("threads", default=0)  # while torch is not imported; 0 is what OpenMP chooses
 
 
-def pick_device(name: torch.device | str | None, gpus: int | None = None) -> torch.device:
+def pick_device(name: "torch.device | str | None", gpus: int | None = None) -> "torch.device":
     """The device of that name; without a name or with "auto", a GPU if there is one, under torchrun one for each process.
     `gpus` is the number of GPUs, by default as torch counts them.
 
     >>> pick_device("auto", gpus=0), pick_device(None, gpus=2), pick_device("cuda:1", gpus=2)
     (device(type='cpu'), device(type='cuda'), device(type='cuda', index=1))
     """
+    import torch
+
     # this process on its machine
     local_index = f":{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else ""
     gpus = torch.cuda.device_count() if gpus is None else gpus
@@ -39,21 +47,33 @@ def cpu_threads(count: int | None, *, small: bool = False) -> Iterator[None]:
     operation, which takes ten times as long beside another busy process and is hardly faster alone. What the user has set,
     with OMP_NUM_THREADS or `torch.set_num_threads`, stays.
     """
-    before = torch.get_num_threads()
+    before = num_threads()
     usual = 1 if small and not threads_are_set() else before
-    torch.set_num_threads(usual if count is None else (os.cpu_count() or 1) if count == -1 else count)
+    _set_threads(usual if count is None else (os.cpu_count() or 1) if count == -1 else count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        _set_threads(before)
+
+
+def num_threads() -> int:
+    """Return the number of threads for trees: that of torch, where it is imported."""
+    torch = sys.modules.get("torch")
+    return _threads.get() if torch is None else int(torch.get_num_threads())
+
+
+def _set_threads(count: int) -> None:
+    _threads.set(count)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(count or os.cpu_count())
 
 
 def threads_are_set() -> bool:
     """Whether the user has chosen a number of threads: in the environment, or one that torch itself would not choose."""
     thread_variables = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
     cores = os.cpu_count() or 1  # torch chooses that of all or, where two share a core, of half of them
-    return any(name in os.environ for name in thread_variables) or torch.get_num_threads() not in (
-        *(cores, cores // 2),
+    return any(name in os.environ for name in thread_variables) or num_threads() not in (
+        *(0, cores, cores // 2),
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores,
     )
 
@@ -66,5 +86,7 @@ def device_of_job(name: str | None, number: int, gpus: int | None = None) -> str
     >>> device_of_job(None, 1, gpus=0), device_of_job("cpu", 1, gpus=2)
     (None, 'cpu')
     """
+    import torch
+
     gpus = torch.cuda.device_count() if gpus is None else gpus
     return f"cuda:{number % gpus}" if name in (None, "auto", "cuda") and gpus > 1 else name

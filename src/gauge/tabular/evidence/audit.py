@@ -114,10 +114,11 @@ def _gates(rows: Rows, network: "GaugePlus | None") -> dict[str, np.ndarray]:
     if network is None or not network.gating.gates_units:
         return {}
     from gauge.paper.explain import explain
+    from gauge.tabular.table.tensors import batches
 
     gates, counts = np.zeros(rows.cells.shape), network.encoder.unit_counts
     start = sum(counts[name] for name in takewhile(lambda name: name != "table", counts))
-    for batch in rows.encoded.batches(next(network.parameters()).device):
+    for batch in batches(rows.encoded, next(network.parameters()).device):
         found = explain(network, batch).gates[:, start : start + rows.cells.shape[1]]
         gates[batch.index.cpu().numpy()] = found.cpu().numpy()
     return {"gate": gates}

@@ -16,15 +16,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
 from scipy.special import expit, logit, softmax
-from torch import Tensor
 
 from gauge.tabular.experts._forest import Forest
 from gauge.tabular.experts._leaf_tables import ForestScores
 from gauge.tabular.table.columns import Cell
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
+from gauge.training.device import num_threads
 
 if TYPE_CHECKING:
     import lightgbm
@@ -224,13 +223,13 @@ class CellTrust:
             ratios[:, index] = logit(given.clip(CERTAIN, 1 - CERTAIN)) - np.log(bins.prior[number])
         return ratios
 
-    def save(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors: dict[str, Tensor] = {}
+    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        tensors: dict[str, np.ndarray] = {}
         forests: list[list[dict[str, Any]]] = []
         for index, (bins, given) in enumerate(zip(self.bins, self.given, strict=True)):
             parts = {"points": bins.points, "prior": bins.prior, "edges": bins.edges}
             parts["quantiles"] = given.quantiles if given else None
-            tensors |= {f"{index}.{name}": torch.from_numpy(each) for name, each in parts.items() if each is not None}
+            tensors |= {f"{index}.{name}": each for name, each in parts.items() if each is not None}
             forests.append([])
             for number, forest in enumerate(given.forests if given else ()):
                 tensors |= forest.tensors(f"{index}.trees.{number}.")
@@ -238,15 +237,15 @@ class CellTrust:
         return tensors, {"observed": self.observed_line, "imputed": self.imputed_line, "trees": forests}
 
     @classmethod
-    def load(cls, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any], schema: Schema) -> Self:
-        arrays, bins, given = {name: each.numpy() for name, each in tensors.items()}, [], []
+    def load(cls, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, Any], schema: Schema) -> Self:
+        bins, given = [], []
         for index in range(len(schema.table)):
-            bins.append(Bins(arrays.get(f"{index}.edges"), arrays[f"{index}.points"], arrays[f"{index}.prior"]))
+            bins.append(Bins(tensors.get(f"{index}.edges"), tensors[f"{index}.points"], tensors[f"{index}.prior"]))
             trees = [
                 Forest.load(f"{index}.trees.{number}.", tensors, forest)
                 for number, forest in enumerate(metadata["trees"][index])
             ]
-            given.append(Conditional(trees, arrays.get(f"{index}.quantiles")) if trees else None)
+            given.append(Conditional(trees, tensors.get(f"{index}.quantiles")) if trees else None)
         return cls(schema.table, bins, given, tuple(metadata["observed"]), tuple(metadata["imputed"]))
 
 
@@ -278,11 +277,11 @@ def _hidden(cells: np.ndarray, draw: np.random.Generator) -> np.ndarray:
 
 
 def _scores(scores: ForestScores, given: np.ndarray) -> np.ndarray:
-    return scores(given, threads=torch.get_num_threads())
+    return scores(given, threads=num_threads())
 
 
 def _predict(trees: "lightgbm.Booster", given: np.ndarray) -> np.ndarray:
-    return np.asarray(trees.predict(given, num_threads=torch.get_num_threads()))
+    return np.asarray(trees.predict(given, num_threads=num_threads()))
 
 
 def _shares(numbers: np.ndarray, count: int) -> np.ndarray:

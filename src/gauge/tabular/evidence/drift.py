@@ -14,9 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
-import torch
 from scipy.special import chdtrc
-from torch import Tensor
 
 from gauge.tabular.table.cells import missing
 from gauge.tabular.table.inputs import row_names
@@ -82,23 +80,22 @@ class Profile:
         known = {cell.name: (cell.rare_code, counts) for cell, counts in columns}
         return {name: float(counts[rare] / counts.sum()) for name, (rare, counts) in known.items() if rare is not None}
 
-    def tensors(self) -> dict[str, Tensor]:
-        flat = {f"counts.{index}": torch.from_numpy(counts) for index, counts in enumerate(self.counts)}
-        described = {name: torch.from_numpy(getattr(self, name)) for name in ("correlations", "numbers", "unread")}
-        return flat | described | {"cutoff": torch.tensor(self.cutoff, dtype=torch.float64)}
+    def tensors(self) -> dict[str, np.ndarray]:
+        described = {name: np.asarray(getattr(self, name)) for name in ("correlations", "numbers", "unread", "cutoff")}
+        return described | {f"counts.{index}": counts for index, counts in enumerate(self.counts)}
 
     @classmethod
-    def load(cls, tensors: Mapping[str, Tensor], schema: Schema) -> "Profile | None":
+    def load(cls, tensors: Mapping[str, np.ndarray], schema: Schema) -> "Profile | None":
         """What `tensors` gave, for this schema; None if there is nothing."""
         if not tensors:
             return None
         table = schema.table
-        counts = [tensors[f"counts.{index}"].numpy() for index in range(len(table))]
-        numbers, correlations = tensors["numbers"].numpy(), tensors["correlations"].numpy()
+        counts = [tensors[f"counts.{index}"] for index in range(len(table))]
+        numbers, correlations = tensors["numbers"], tensors["correlations"]
         fits = [len(each) == column.bins for each, column in zip(counts, table, strict=True)]
         if not all(fits) or correlations.shape != (len(numbers),) * 2 or not set(numbers) <= set(range(len(table))):
             raise ValueError("the profile of its training rows is that of other columns")
-        return cls(counts, numbers, correlations, float(tensors["cutoff"]), tensors["unread"].numpy())
+        return cls(counts, numbers, correlations, float(tensors["cutoff"]), tensors["unread"])
 
 
 @dataclass(frozen=True)

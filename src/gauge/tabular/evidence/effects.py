@@ -61,7 +61,7 @@ def piece_effects(
     """Return the effects of words and image parts of one row. A word is left out of its text; a part of an image takes its
     mean colour. `pieces` are columns and positions there, `counts` holds the number of parts of each column."""
     copies = rows.take(np.full(len(pieces) + 1, row))
-    inputs = {name: tensor.clone() for name, tensor in copies.encoded.inputs.items()}
+    inputs = {name: values.copy() for name, values in copies.encoded.inputs.items()}
     texts = {name: column.copy() for name, column in copies.texts.items()}
     modalities = {column.name: (modality, column) for modality, column in rows.schema.contents.items()}
     for copy, (name, index) in enumerate(pieces):

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from gauge.choices import pick
+from gauge.data.files import write_text
 from gauge.masks import RandomCells, UpTo, parse_protocol
 from gauge.reports import evaluation as reports
 from gauge.tabular.evidence.curves import charts
@@ -33,7 +34,6 @@ from gauge.tabular.saved.classifier import TableClassifier
 from gauge.tabular.saved.prediction_sets import PredictionSets
 from gauge.tabular.table.inputs import class_positions, has_label, report_unlabelled
 from gauge.tabular.table.rows import Rows
-from gauge.training.checkpoint import write_text
 from gauge.training.metrics import log_losses
 
 

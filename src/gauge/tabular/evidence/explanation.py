@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from gauge.data.files import write_text
 from gauge.reports import figures
 from gauge.reports.evidence import EvidencePage, Gain, RowEvidence, Unit, render, render_rows
 from gauge.tabular.evidence.effects import mean_interval
 from gauge.tabular.table.inputs import check_kept
-from gauge.training.checkpoint import write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
 
 from gauge.reports.evidence import Gain, GridImage, RowEvidence, Unit
 from gauge.tabular.evidence.advice import absent, expected_gains, helpful
@@ -21,11 +20,11 @@ from gauge.tabular.table.columns import Column, Part
 from gauge.tabular.table.inputs import row_names
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
-from gauge.values import Batch, Prediction
 
 if TYPE_CHECKING:
     from gauge.paper.explain import BatchExplanation
     from gauge.plus.gauge_plus import GaugePlus
+    from gauge.values import Batch
 
 
 class ColumnPart(NamedTuple):
@@ -77,9 +76,9 @@ class Reader:
         nothing = tuple(_missing(column) for column in self.schema.columns)
         empty = np.flatnonzero(rows.encoded.empty).tolist()
         read: dict[int, Read] = {row: (predictions[row], nothing, {}) for row in empty}
-        device = torch.device("cpu") if self.network is None else next(self.network.parameters()).device
-        for batch in rows.encoded.batches(device):
-            read |= dict(self._batch(frame, rows, batch, predictions))
+        full = np.flatnonzero(~rows.encoded.empty)
+        for index in np.split(full, range(1024, len(full), 1024)):
+            read |= dict(self._batch(frame, rows.take(index), index, predictions))
         evidence, names, words = [], row_names(frame.index), np.array(self.classes).astype(str)
         held = None if self.sets is None else self.sets.contains(probabilities, rows.observed())
         for row in range(len(frame)):
@@ -110,27 +109,25 @@ class Reader:
         return helpful(gains, [column.name for column in self.schema.columns])
 
     def _batch(
-        self, frame: pd.DataFrame, rows: Rows, batch: Batch, predictions: Sequence[tuple[str, float]]
+        self, frame: pd.DataFrame, rows: Rows, index: np.ndarray, predictions: Sequence[tuple[str, float]]
     ) -> Iterator[tuple[int, Read]]:
-        """Yield the prediction without gates, the units and the images of each row."""
-        index = batch.index.cpu().numpy()
-        chosen, before = rows.take(index), [predictions[row] for row in index]
-        numbers = None
-        if self.network is not None:
+        """Yield the prediction without gates, the units and the images of each row; `index` are their positions."""
+        before, numbers, believed = [predictions[row] for row in index], None, self._believed(rows.cells)
+        if self.network is not None and len(index):
             from gauge.paper.explain import explain
+            from gauge.tabular.table.tensors import batches
 
+            (batch,) = batches(rows.encoded, next(self.network.parameters()).device)
             result = explain(self.network, batch)
             measured = [result.evidence.scores, result.gates, result.attention_before, result.attention_after]
-            numbers = torch.stack(measured, 2).double().cpu().numpy()
+            numbers = np.stack([each.double().cpu().numpy() for each in measured], 2)
             if self.network.applies_gates:
-                before = self._without_gates(self.network, batch, result, chosen)
-        values, flags = (
-            {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
-            for tensors in (batch.inputs, batch.observed)
-        )
-        believed = self._believed(chosen.cells)
+                before = self._without_gates(self.network, batch, result, rows)
         for position, row in enumerate(index.tolist()):
-            own, observed = ({name: array[position] for name, array in arrays.items()} for arrays in (values, flags))
+            own, observed = (
+                {name: array[position] for name, array in part.items()}
+                for part in (rows.encoded.inputs, rows.encoded.observed)
+            )
             parts = self._parts(frame.iloc[row], own, observed)
             scores = [(None, None, 0.0, 0.0)] * len(parts)
             if numbers is not None:
@@ -139,9 +136,13 @@ class Reader:
             yield row, (before[position], units, self._images(own, observed))
 
     def _without_gates(
-        self, model: "GaugePlus", batch: Batch, explained: "BatchExplanation", rows: Rows
+        self, model: "GaugePlus", batch: "Batch", explained: "BatchExplanation", rows: Rows
     ) -> list[tuple[str, float]]:
         """Return what all experts would predict if the gates of the network were open."""
+        import torch
+
+        from gauge.values import Prediction
+
         votes = self.ensemble.answers(rows)
         with torch.no_grad():
             network = Prediction(explained.evidence.logits, trust=explained.trust)

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -17,17 +15,16 @@ class HeldOut:
     probabilities: np.ndarray
     labels: np.ndarray
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, np.ndarray]:
         """Return what a saved model has of it."""
-        probabilities = torch.from_numpy(np.asarray(self.probabilities, np.float32))
-        return {"probabilities": probabilities, "labels": torch.from_numpy(np.asarray(self.labels, np.int64))}
+        return {"probabilities": self.probabilities.astype(np.float32), "labels": self.labels.astype(np.int64)}
 
     @classmethod
-    def load(cls, tensors: Mapping[str, Tensor], classes: int) -> "HeldOut | None":
+    def load(cls, tensors: Mapping[str, np.ndarray], classes: int) -> "HeldOut | None":
         """Return what `tensors` gave, for a classifier of so many classes; None if there were no rows held out."""
         if not tensors:
             return None
-        probabilities, labels = (tensors[name].numpy() for name in ("probabilities", "labels"))
+        probabilities, labels = (tensors[name] for name in ("probabilities", "labels"))
         if probabilities.shape != (*labels.shape, classes) or labels.min() < 0 or labels.max() >= classes:
             raise ValueError(f"the rows held out do not have {classes} classes")
         return cls(probabilities.astype(float), labels)

@@ -1,6 +1,6 @@
 """Experts: classifiers of the rows of a table that answer together, one file each; files that start with `_` serve them.
 
-Every expert reads the same `Rows`, answers with log-probabilities, and is saved as tensors and JSON; none of it is code.
+Every expert reads the same `Rows`, answers with log-probabilities, and is saved as arrays and JSON; none of it is code.
 """
 
 import time
@@ -11,10 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from gauge.data import Dataset
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._pixels import PixelComponents
 from gauge.tabular.experts._recipe import Recipe
@@ -22,8 +19,10 @@ from gauge.tabular.experts._terms import Terms
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits
+from gauge.training.distributed import broadcast
 
 if TYPE_CHECKING:
+    from gauge.data import Dataset
     from gauge.plus.gauge_plus import GaugePlus
     from gauge.training.stages import OnEpoch
 
@@ -39,19 +38,19 @@ Folds = list[tuple[np.ndarray, np.ndarray]]
 class Task:
     """What to learn: rows, their labels and how much each counts. Of a table larger than memory these are a sample, and
     `streamed` makes the split of all rows but some of the sample, from which the network learns. Experts that train in
-    epochs follow the `recipe`, save every epoch in the `folder`, if there is one, and call `on_epoch`. `splits` say which
-    rows stay together in every division of them. `every` are the rows and, after them, those without a label, if there are
-    any."""
+    epochs follow the `recipe` on the `device` of that name, save every epoch in the `folder`, if there is one, and call
+    `on_epoch`. `splits` say which rows stay together in every division of them. `every` are the rows and, after them, those
+    without a label, if there are any."""
 
     rows: Rows
     labels: np.ndarray
     weights: np.ndarray
     classes: int
     recipe: Recipe
-    device: torch.device
+    device: str | None = None
     folder: Path | None = None
     on_epoch: "OnEpoch" = lambda stage, epoch: None
-    streamed: Callable[[np.ndarray], Dataset] | None = None
+    streamed: "Callable[[np.ndarray], Dataset] | None" = None
     splits: Splits = field(default_factory=Splits)
     every: Rows | None = None
     started: float = field(default_factory=time.monotonic)
@@ -91,8 +90,6 @@ class Task:
 
     def has_time_for(self, seconds: float) -> bool:
         """Whether something that takes about so long still ends within the time limit; the same for all processes."""
-        from gauge.training.distributed import broadcast
-
         left = self.seconds_left
         return broadcast(left is None or left > 1.2 * seconds)  # how much longer things may take than before
 
@@ -137,7 +134,7 @@ class Training:
 class Saved(NamedTuple):
     """An expert as plain values; `source` is the file that they were read from."""
 
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, np.ndarray]
     metadata: Mapping[str, Any]
     source: Path = Path()
 
@@ -183,13 +180,13 @@ class Expert(ABC):
         """Add the prediction to the graph of these rows: the name of the log-probabilities, in double precision."""
         raise ValueError(f"the expert {type(self).__name__} cannot be exported; leave it out with --experts (experts=)")
 
-    def to(self, device: torch.device) -> None:  # noqa: B027 - optional
-        """Move to a device; most experts stay on the CPU."""
+    def to(self, device: str | None) -> None:  # noqa: B027 - optional
+        """Move to the device of that name; most experts stay on the CPU."""
 
     def record(self) -> None:  # noqa: B027 - optional
         """Predict few rows faster from now on, where the expert can: on a GPU with CUDA graphs."""
 
 
-def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def with_prefix(prefix: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The tensors whose names start with the prefix, named without it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
-import torch
 from scipy.special import log_softmax, softmax
 
 from gauge.choices import pick
@@ -64,6 +63,31 @@ class Weights(NamedTuple):
         """Return one probability from log-probabilities of each expert: [rows, experts, classes]."""
         logits = log_softmax(answers / answers.shape[1], axis=2)
         return np.asarray(softmax((self(share)[..., None] * logits).sum(1), axis=1))
+
+    @classmethod
+    def learn(cls, answers: np.ndarray, share: np.ndarray, labels: np.ndarray, rows: int) -> Self:
+        """Return the weights that minimise the log loss of `combine`, which `rows` different rows say, plus |u|² / (2 rows
+        0.25²) + |v|² / (2 rows 0.5²): for a complete row u + v, prior deviations of a factor of 1.7 for an expert."""
+        from scipy.optimize import minimize
+
+        logits, every = log_softmax(answers / answers.shape[1], axis=2), np.arange(len(labels))
+        spread = np.array([[0.25], [0.5]])
+        powers = np.stack([np.ones_like(share), share])
+
+        def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+            learned = cls(*parameters.reshape(2, -1))
+            weights = learned(share)
+            product = log_softmax((weights[..., None] * logits).sum(1), axis=1)
+            change = np.exp(product)
+            change[every, labels] -= 1
+            slopes = powers @ (weights * (change[:, None] * logits).sum(2)) / len(labels)
+            penalty = np.stack(learned) / spread**2 / rows
+            value = (penalty * np.stack(learned)).sum() / 2 - product[every, labels].mean()
+            return float(value), (slopes + penalty).ravel()
+
+        start = np.zeros(2 * answers.shape[1])
+        found = minimize(loss, start, jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 100})
+        return cls(*found.x.reshape(2, -1))
 
 
 @dataclass(frozen=True)
@@ -154,7 +178,7 @@ class Ensemble:
 
     def save(self) -> Saved:
         """All experts and their combination as plain values."""
-        tensors = {f"combination.{name}": torch.from_numpy(each) for name, each in self.combination._asdict().items()}
+        tensors = {f"combination.{name}": each for name, each in self.combination._asdict().items()}
         experts: dict[str, Any] = {}
         for name, expert in self.experts.items():
             saved = expert.save()
@@ -169,7 +193,7 @@ class Ensemble:
         for name, metadata in saved.metadata["experts"].items():
             own = with_prefix(f"{name}.", saved.tensors)
             experts[name] = EXPERTS.get(name).load(Saved(own, metadata, saved.source), schema)
-        combination = Weights(*(saved.tensors[f"combination.{name}"].numpy() for name in Weights._fields))
+        combination = Weights(*(saved.tensors[f"combination.{name}"] for name in Weights._fields))
         if any(each.shape != (len(experts),) for each in combination):
             raise ValueError(f"{saved.source} has weights for other than its {len(experts)} experts")
         return cls(experts, combination, np.array(saved.metadata["prior"]), saved.metadata["smoothing"])

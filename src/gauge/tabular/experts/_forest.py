@@ -9,8 +9,6 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
-import torch
-from torch import Tensor
 
 if TYPE_CHECKING:
     import lightgbm
@@ -279,18 +277,18 @@ class Forest:
             yield "".join(f"{name}={' '.join(map(str, line))}\n" for name, line in lines.items()) + "shrinkage=1\n"
             split, leaf = split + leaves - 1, leaf + leaves
 
-    def tensors(self, prefix: str) -> dict[str, Tensor]:
+    def tensors(self, prefix: str) -> dict[str, np.ndarray]:
         """The arrays, to be saved under names that start with the prefix."""
-        return {prefix + name: torch.from_numpy(getattr(self, name)) for name in DTYPES}
+        return {prefix + name: getattr(self, name) for name in DTYPES}
 
     def metadata(self) -> dict[str, Any]:
         """The other fields, to be saved."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in DTYPES}
 
     @classmethod
-    def load(cls, prefix: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> Self:
+    def load(cls, prefix: str, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> Self:
         """From what `tensors` and `metadata` returned; anything else is an error."""
-        arrays: dict[str, Any] = {name: tensors[prefix + name].numpy() for name in DTYPES if prefix + name in tensors}
+        arrays: dict[str, Any] = {name: tensors[prefix + name] for name in DTYPES if prefix + name in tensors}
         types = {name: type(value) for name, value in metadata.items()}
         if len(arrays) < len(DTYPES) or types != {"objective": str, "outputs": int, "features": int}:
             raise ValueError("the trees are not complete; fit the classifier again")

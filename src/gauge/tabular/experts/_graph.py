@@ -6,8 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from gauge.data.graph import Graph
-from gauge.tabular.table.schema import Schema
-from gauge.values import Batch
+from gauge.tabular.table.schema import Encoded, Schema
 
 
 class GraphRows:
@@ -23,15 +22,14 @@ class GraphRows:
         """Values beside the answers that an expert offers, by the name of the output."""
 
     @cached_property
-    def example(self) -> Batch:
+    def example(self) -> Encoded:
         """A row without content, for the shapes and types of inputs."""
-        blank = self.schema.blank(1)
-        return Batch(blank.inputs, blank.observed)
+        return self.schema.blank(1)
 
     def values(self, modality: str) -> str:
         """The encoded values of a modality."""
-        tensor = self.example.inputs[modality]
-        return self.graph.input(f"inputs.{modality}", str(tensor.dtype).removeprefix("torch."), tensor.shape[1:])
+        array = self.example.inputs[modality]
+        return self.graph.input(f"inputs.{modality}", array.dtype, array.shape[1:])
 
     def observed(self, modality: str) -> str:
         """Whether a modality is observed: [rows], or [rows, columns] for the table."""

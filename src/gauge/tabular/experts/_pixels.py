@@ -6,8 +6,6 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.table.rows import Rows
@@ -33,11 +31,11 @@ class PixelComponents:
 
         means, directions = {}, {}
         for modality, column in rows.schema.contents.items():
-            available = np.flatnonzero(rows.encoded.observed[modality].numpy())
+            available = np.flatnonzero(rows.encoded.observed[modality])
             if column.read_by_trees and len(available) > 1:
                 count = min(len(available), 2000)  # rows that components are learned from
                 chosen = available[np.linspace(0, len(available) - 1, count).astype(int)]
-                vectors = column.vectors(rows.encoded.inputs[modality][torch.from_numpy(chosen)])
+                vectors = column.vectors(rows.encoded.inputs[modality][chosen])
                 if not column.by_components:
                     scale = vectors.std(0)
                     scale[scale < min_deviation] = np.inf
@@ -79,9 +77,10 @@ class PixelComponents:
         parts = [np.zeros((len(rows), 0), np.float32)]
         for modality, directions in self.directions.items():
             column = rows.schema.contents[modality]
-            split = rows.encoded.inputs[modality].split(256)  # rows at once
+            inputs, size = rows.encoded.inputs[modality], 256  # rows at once
+            split = [inputs[start : start + size] for start in range(0, max(1, len(inputs)), size)]
             values = [(column.vectors(part) - self.means[modality]) @ directions.T for part in split]
-            observed = rows.encoded.observed[modality].numpy()[:, None]
+            observed = rows.encoded.observed[modality][:, None]
             parts.append(np.where(observed, np.concatenate(values).clip(-MAX_DEVIATION, MAX_DEVIATION), np.nan))
         return np.concatenate(parts, 1, dtype=np.float32)
 
@@ -103,18 +102,18 @@ class PixelComponents:
         values = graph.node("Clip", values, *(graph.constant(each) for each in (-MAX_DEVIATION, MAX_DEVIATION)))
         return graph.cast(values, np.float32)
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, np.ndarray]:
         return {
-            f"pixels.{kind}.{modality}": torch.from_numpy(array)
+            f"pixels.{kind}.{modality}": array
             for kind, values in (("means", self.means), ("directions", self.directions))
             for modality, array in values.items()
         }
 
     @classmethod
-    def load(cls, tensors: Mapping[str, Tensor]) -> Self:
+    def load(cls, tensors: Mapping[str, np.ndarray]) -> Self:
         """From those among the tensors of an expert that `tensors` wrote."""
         means, directions = (
-            {name.removeprefix(start): tensor.numpy() for name, tensor in tensors.items() if name.startswith(start)}
+            {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
             for start in ("pixels.means.", "pixels.directions.")
         )
         return cls(means, directions)

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from gauge.tabular.experts import Task
 from gauge.tabular.experts._graph import GraphRows
@@ -71,7 +69,7 @@ class OfTexts(ScoreSource):
         return self.terms.count(self.name)
 
     def features(self, rows: Rows) -> tuple[Any, np.ndarray]:
-        return self.terms.vectors(rows, self.name), rows.encoded.observed[self.modality].numpy()
+        return self.terms.vectors(rows, self.name), rows.encoded.observed[self.modality]
 
     def learn(self, features: Any, labels: np.ndarray, weights: np.ndarray, classes: int) -> Learned:
         return _ridge(features, labels, weights, classes, 0.3, "sparse_cg")  # alpha of scikit-learn
@@ -93,7 +91,7 @@ class OfImages(ScoreSource):
 
     def features(self, rows: Rows) -> tuple[Any, np.ndarray]:
         components = self.pixels.columns(rows)[:, self.pixels.position(self.modality)]
-        observed = rows.encoded.observed[self.modality].numpy()
+        observed = rows.encoded.observed[self.modality]
         return np.where(observed[:, None], components, 0.0).astype(np.float64), observed
 
     def learn(self, features: Any, labels: np.ndarray, weights: np.ndarray, classes: int) -> Learned:
@@ -190,19 +188,19 @@ class ColumnScores:
             parts.append(graph.node("Where", observed, graph.cast(scores, np.float32), missing))
         return parts
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, np.ndarray]:
         return {
-            f"scores.{part}.{name}": torch.from_numpy(np.ascontiguousarray(getattr(learned, part)))
+            f"scores.{part}.{name}": getattr(learned, part)
             for name, learned in self.learned.items()
             for part in Learned._fields
         }
 
     @classmethod
-    def load(cls, tensors: Mapping[str, Tensor], sources: Mapping[str, ScoreSource], classes: int) -> Self:
+    def load(cls, tensors: Mapping[str, np.ndarray], sources: Mapping[str, ScoreSource], classes: int) -> Self:
         """From those among the tensors of an expert that `tensors` wrote; those of other columns are an error."""
         learned, outputs = {}, 1 if classes == 2 else classes
         for name, source in sources.items():
-            parts = [tensors.get(f"scores.{part}.{name}", torch.zeros(0)).numpy() for part in Learned._fields]
+            parts = [tensors.get(f"scores.{part}.{name}", np.zeros(0)) for part in Learned._fields]
             learned[name] = Learned(*parts)
             if [each.shape for each in parts] != [(source.width, outputs), (outputs,)]:
                 raise ValueError(

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.table.rows import Rows
@@ -72,19 +70,19 @@ class Terms:
         )
         return graph.node("ReduceSum", products, last, keepdims=0)
 
-    def tensors(self) -> dict[str, Tensor]:
-        return {f"idf.{name}": torch.from_numpy(each.idf_) for name, each in self.vectorizers.items()}
+    def tensors(self) -> dict[str, np.ndarray]:
+        return {f"idf.{name}": each.idf_ for name, each in self.vectorizers.items()}
 
     def vocabularies(self) -> dict[str, list[str]]:
         return {name: each.get_feature_names_out().tolist() for name, each in self.vectorizers.items()}
 
     @classmethod
-    def load(cls, tensors: Mapping[str, Tensor], vocabularies: Mapping[str, Sequence[str]]) -> Self:
+    def load(cls, tensors: Mapping[str, np.ndarray], vocabularies: Mapping[str, Sequence[str]]) -> Self:
         """From what `tensors` and `vocabularies` returned."""
         vectorizers = {}
         for name, vocabulary in vocabularies.items():
             vectorizers[name] = _vectorizer(vocabulary)
-            vectorizers[name].idf_ = tensors[f"idf.{name}"].numpy()
+            vectorizers[name].idf_ = tensors[f"idf.{name}"]
         return cls(vectorizers)
 
 

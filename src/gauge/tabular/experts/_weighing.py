@@ -15,6 +15,7 @@ import pandas as pd
 from gauge.masks import UpTo
 from gauge.tabular.experts._ensemble import UNUSED, Ensemble, Weights
 from gauge.tabular.table.rows import Rows
+from gauge.training.distributed import broadcast
 from gauge.training.metrics import SCORES, log_losses, scores
 
 HIDDEN_COPIES = 2  # of each row held out, with further values hidden
@@ -53,18 +54,9 @@ class HeldOutLogits:
         plain = np.flatnonzero(chosen[: self.rows])
         if not len(plain):
             return Weights.equal(len(experts))
-        import torch  # learning takes it, and predictions do without
-
-        from gauge.plus.combination import Combination
-
         index = np.concatenate([*[plain] * (HIDDEN_COPIES - 1), np.flatnonzero(chosen)])
-        combination = Combination(len(experts), 1).double()
-        logits = self.logits[index][:, list(experts)] / len(experts)
-        known = logits, np.ones(logits.shape[:2], bool), self.share[index, None], self.labels[index]
-        tensors = map(torch.from_numpy, known)
-        # prior deviations of u and v: for a complete row u + v, a factor of 1.7 for an expert
-        combination.learn(*tensors, rows=len(plain), spread=0.25, slope_spread=0.5)
-        return Weights(combination.offset.numpy(), combination.slope[:, 0].numpy())
+        answers = self.logits[index][:, list(experts)]
+        return Weights.learn(answers, self.share[index], self.labels[index], len(plain))
 
     def cross_fitted(self, experts: Sequence[int]) -> np.ndarray:
         """The probabilities for rows as they are and then their copies, each with weights that come from the other parts."""
@@ -83,8 +75,6 @@ def weigh(
     no larger, and return the leaderboard: what each scores alone and what it weighs, the least log loss first; `combined`
     is all."""
     max_rows = 2000  # held out that weights are learned from
-    from gauge.training.distributed import broadcast
-
     if len(rows) > max_rows:
         chosen = np.linspace(0, len(rows) - 1, max_rows).astype(int)
         rows, labels, part = rows.take(chosen), labels[chosen], part[chosen]

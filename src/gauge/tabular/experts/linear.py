@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import torch
 from scipy.special import log_softmax
 
 from gauge.data.graph import Graph
@@ -111,7 +110,7 @@ class Linear(Expert):
     def predict(self, rows: Rows) -> np.ndarray:
         if not len(rows):
             return np.zeros((0, len(self.offsets)))
-        return torch.from_numpy(self.scores(self.features(rows))).log_softmax(1).numpy()
+        return np.asarray(log_softmax(self.scores(self.features(rows)), axis=1))
 
     def features(self, rows: Rows) -> Any:
         """A matrix, sparse where there are texts."""
@@ -167,14 +166,14 @@ class Linear(Expert):
         return graph.node("Concat", *parts, axis=1)
 
     def save(self) -> Saved:
-        tensors = {"coefficients": torch.from_numpy(self.coefficients), "offsets": torch.from_numpy(self.offsets)}
+        tensors = {"coefficients": self.coefficients, "offsets": self.offsets}
         tensors |= self.terms.tensors() | self.pixels.tensors() | self.levels.tensors()
         return Saved(tensors, {"vocabularies": self.terms.vocabularies()})
 
     @classmethod
     def load(cls, saved: Saved, schema: Schema) -> Self:
         terms, pixels = Terms.load(saved.tensors, saved.metadata["vocabularies"]), PixelComponents.load(saved.tensors)
-        coefficients, offsets = (saved.tensors[name].numpy() for name in ("coefficients", "offsets"))
+        coefficients, offsets = (saved.tensors[name] for name in ("coefficients", "offsets"))
         levels = ColumnScores.load(saved.tensors, rare_sources(schema), len(offsets))
         return cls(terms, pixels, levels, schema.with_cycles, coefficients, offsets)
 

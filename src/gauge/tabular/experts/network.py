@@ -16,7 +16,9 @@ from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._training import refit_network, train_network
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
+from gauge.tabular.table.tensors import batches, dataset, tensors
 from gauge.training.checkpoint import load_into
+from gauge.training.device import pick_device
 from gauge.training.metrics import ACCURACY
 from gauge.training.recorded import Recorded
 from gauge.training.traced import Flat, check_exportable, to_onnx
@@ -54,20 +56,20 @@ class NetworkExpert(Expert):
         train, val = _some(task, fold[0]), fold[1]
         # rows held out, evenly chosen, that say whether gates help
         shown = val[np.linspace(0, len(val) - 1, min(len(val), 1000)).astype(int)]
-        recipe, encoded, device = task.recipe, task.rows.encoded, task.device
+        recipe, encoded, device = task.recipe, task.rows.encoded, pick_device(task.device)
         if len(val) and len(np.unique(task.labels[shown])) < task.classes:  # an AUC needs every class
             recipe = replace(recipe, metric=ACCURACY)
         if task.streamed is not None:
             split = task.streamed(val)
             weights = torch.ones(len(split))
         else:
-            split = encoded.dataset("train", train, task.labels).to(device)
+            split = dataset(encoded, "train", train, task.labels).to(device)
             weights = torch.from_numpy(task.weights[train])
         network, training = train_network(
             task,
             recipe,
             train=split,
-            val=encoded.dataset("val", shown, task.labels).to(device) if len(val) else None,
+            val=dataset(encoded, "val", shown, task.labels).to(device) if len(val) else None,
             weights=weights.float().to(device),
         )
         return cls(
@@ -80,8 +82,8 @@ class NetworkExpert(Expert):
         # of a table in files that the sample is a part of, the network has seen more rows than that
         if training is None or training.rows >= whole or many or task.recipe.tune:
             return self
-        split = task.rows.encoded.dataset("train", np.arange(whole), task.labels).to(task.device)
-        weights = torch.from_numpy(task.weights).float().to(task.device)
+        split = dataset(task.rows.encoded, "train", np.arange(whole), task.labels).to(self.device)
+        weights = torch.from_numpy(task.weights).float().to(self.device)
         network, training = refit_network(task, self.network, training, train=split, weights=weights)
         return type(self)(network, self.architecture, training)
 
@@ -89,8 +91,8 @@ class NetworkExpert(Expert):
     def device(self) -> torch.device:
         return next(self.network.parameters()).device
 
-    def to(self, device: torch.device) -> None:
-        self.network.to(device)
+    def to(self, device: str | None) -> None:
+        self.network.to(pick_device(device))
 
     def record(self) -> None:
         if self.device.type == "cuda":
@@ -101,7 +103,7 @@ class NetworkExpert(Expert):
         device = self.device
         size = self._batch_rows if device.type == "cpu" else BATCH_ROWS_ELSEWHERE
         with torch.inference_mode(self.recorded is None):  # recordings are read outside of it too
-            answers = [self._logits(batch) for batch in rows.encoded.batches(device, size)]
+            answers = [self._logits(batch) for batch in batches(rows.encoded, device, size)]
         if not answers:
             return np.zeros((0, self.network.gauge.classifier.head.out_features))
         return torch.cat(answers).double().log_softmax(1).cpu().numpy()
@@ -126,13 +128,14 @@ class NetworkExpert(Expert):
         check_exportable(self.network)
         graph, example = rows.graph, rows.example
         flat = Flat(deepcopy(self.network).cpu().eval().requires_grad_(False), list(example.inputs))
-        tensors = [*example.inputs.values(), *example.observed.values()]
-        outputs = graph.include(to_onnx(flat, tensors, flat.inputs, flat.outputs))
+        given = [each for part in tensors(example) for each in part.values()]
+        outputs = graph.include(to_onnx(flat, given, flat.inputs, flat.outputs))
         rows.outputs |= {name: outputs[name] for name in ("scores", "gates") if name in outputs}
         return graph.node("LogSoftmax", graph.cast(outputs["logits"], np.float64), axis=1)
 
     def save(self) -> Saved:
-        return Saved(dict(self.network.state_dict()), asdict(self.architecture))
+        state = {name: tensor.cpu().numpy() for name, tensor in self.network.state_dict().items()}
+        return Saved(state, asdict(self.architecture))
 
     @classmethod
     def load(cls, saved: Saved, schema: Schema) -> Self:
@@ -140,10 +143,11 @@ class NetworkExpert(Expert):
         words = sum(len(getattr(column, "words", ())) for column in schema.columns)
         models = [model for column in schema.columns if (model := getattr(column, "model", None))]
         asked = words + architecture.classes + sum(model.parameters() for model in models)
-        if asked > sum(tensor.numel() for tensor in saved.tensors.values()):
+        if asked > sum(array.size for array in saved.tensors.values()):
             raise ValueError(f"{saved.source} has fewer weights than its words, classes and encoders ask for")
         network = architecture.build(schema)
-        load_into(network, saved.tensors, saved.source)
+        state = {name: torch.from_numpy(array) for name, array in saved.tensors.items()}
+        load_into(network, state, saved.source)
         return cls(network.eval(), architecture)
 
 
@@ -157,7 +161,7 @@ def _keep_memory() -> None:
 
 def _some(task: Task, train: np.ndarray) -> np.ndarray:
     """Those of the rows that a network learns from: on a CPU no more than the recipe and the time allow, evenly drawn."""
-    if task.device.type != "cpu" or task.streamed is not None:
+    if pick_device(task.device).type != "cpu" or task.streamed is not None:
         return train
     left, limits = task.seconds_left, [len(train)]
     if task.recipe.max_rows is not None:

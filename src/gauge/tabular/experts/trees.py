@@ -8,7 +8,7 @@ saved HistGradientBoosting of scikit-learn consists of private classes; it also 
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
+from scipy.special import log_softmax
 
 from gauge.tabular.experts import Expert, Folds, Saved, Task
 from gauge.tabular.experts._forest import Forest
@@ -20,6 +20,7 @@ from gauge.tabular.experts._scores import ColumnScores, CrossFit, every_source
 from gauge.tabular.experts._terms import Terms
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
+from gauge.training.device import num_threads
 
 if TYPE_CHECKING:
     import lightgbm
@@ -63,7 +64,7 @@ class Trees(Expert):
             "objective": "binary" if binary else "multiclass",
             "num_class": 1 if binary else task.classes,
             "min_data_in_leaf": int(np.clip(len(task.rows) // 50, 3, 20)),
-            "num_threads": torch.get_num_threads(),
+            "num_threads": num_threads(),
             "seed": task.recipe.seed % 2**31,
         }
         if max_rounds < MAX_ROUNDS:
@@ -114,10 +115,10 @@ class Trees(Expert):
         if not len(rows):
             return np.zeros((0, self.forest.classes))
         cells = _cells(rows, self.pixels, self.scores.columns(rows))
-        scores = self.raw_scores(cells, threads=torch.get_num_threads())
+        scores = self.raw_scores(cells, threads=num_threads())
         if self.forest.outputs == 1:
             scores = np.concatenate([np.zeros_like(scores), scores], 1)
-        return torch.from_numpy(scores).log_softmax(1).numpy()
+        return np.asarray(log_softmax(scores, axis=1))
 
     def export(self, rows: GraphRows) -> str:
         graph, parts = rows.graph, [*rows.table, *self.pixels.export(rows), *self.scores.export(rows)]

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
-from gauge.masks import Protocol
+from gauge.masks import RandomCells, UpTo
 from gauge.randomness import sample_keys
 from gauge.tabular.table.arrays import cycles as cycles_of
 from gauge.tabular.table.columns import Cell, Column
@@ -57,8 +55,7 @@ class Rows:
         """Numbers as normal scores of their ranks and categories as their codes, NaN where they are missing."""
         if "table" not in self.encoded.inputs:
             return np.zeros((len(self), 0), np.float32)
-        values, flags = self.encoded.inputs["table"].numpy(), self.encoded.observed["table"].numpy()
-        return _read_only(np.where(flags, values, np.float32(np.nan)))
+        return _read_only(np.where(self.encoded.observed["table"], self.encoded.inputs["table"], np.float32(np.nan)))
 
     @cached_property
     def numbers(self) -> np.ndarray:
@@ -82,16 +79,15 @@ class Rows:
 
     @cached_property
     def _observed(self) -> np.ndarray:
-        flags = [per_column(flags).numpy() for flags in self.encoded.observed.values()]
-        return _read_only(np.concatenate(flags, 1)[:, self.schema.positions])
+        return _read_only(
+            np.concatenate(list(map(per_column, self.encoded.observed.values())), 1)[:, self.schema.positions]
+        )
 
     def take(self, index: np.ndarray) -> "Rows":
-        inputs, observed = self.encoded._rows(index)
-        encoded = Encoded(inputs, observed, self.encoded.empty[index])
         texts, rare = ({name: each[index] for name, each in own.items()} for own in (self.texts, self.rare))
         fold = None if self.fold is None else self.fold[index]
         cycles = self.cycles[index] if self.cycles.size else self.cycles
-        return replace(self, encoded=encoded, texts=texts, rare=rare, cycles=cycles, fold=fold)
+        return replace(self, encoded=self.encoded.take(index), texts=texts, rare=rare, cycles=cycles, fold=fold)
 
     def without(self, name: str) -> "Rows":
         """The same rows with one column missing everywhere."""
@@ -106,16 +102,11 @@ class Rows:
         available = np.flatnonzero(self.observed()[:, [column.name for column in self.schema.columns].index(name)])
         index[available] = draw.permutation(available)
         modality = next(key for key, own in self.schema.modalities.items() if name in [each.name for each in own])
-        values = self.encoded.inputs[modality].clone()
-        chosen = values[torch.from_numpy(index)]
-        cycles = self.cycles
-        if modality == "table":
-            position = [column.name for column in self.schema.table].index(name)
-            values[:, position] = chosen[:, position]
-            if cycles.size:
-                cycles = np.where(self.schema.cycle_positions == position, cycles[index], cycles)
-        else:
-            values = chosen
+        values, cycles = self.encoded.inputs[modality].copy(), self.cycles
+        own = [column.name for column in self.schema.table].index(name) if modality == "table" else slice(None)
+        values[:, own] = values[index, own]
+        if modality == "table" and cycles.size:
+            cycles = np.where(self.schema.cycle_positions == own, cycles[index], cycles)
         texts, rare = (
             {key: each[index] if key == name else each for key, each in own.items()} for own in (self.texts, self.rare)
         )
@@ -127,7 +118,7 @@ class Rows:
         order = np.argsort(self.schema.positions)
         flags = np.split(columns[:, order], np.cumsum([len(each) for each in self.schema.modalities.values()])[:-1], 1)
         observed = {
-            name: own & torch.from_numpy(wanted).reshape(own.shape)
+            name: own & wanted.reshape(own.shape)
             for (name, own), wanted in zip(self.encoded.observed.items(), flags, strict=True)
         }
         return self._with_observed(observed)
@@ -137,24 +128,24 @@ class Rows:
         positions, cycles = self.schema.cycle_positions, self.cycles
         if len(positions):
             cycles = np.where((cells == self.cells)[:, positions], cycles, np.float32(np.nan))
-        table = torch.from_numpy(np.nan_to_num(cells)).to(self.encoded.inputs["table"])
-        encoded = _with_flags(self.encoded, {**self.encoded.observed, "table": torch.from_numpy(~np.isnan(cells))})
+        encoded = self.encoded.with_observed({**self.encoded.observed, "table": ~np.isnan(cells)})
+        table = np.nan_to_num(cells).astype(encoded.inputs["table"].dtype)
         return replace(self, encoded=replace(encoded, inputs={**encoded.inputs, "table": table}), cycles=cycles)
 
-    def hide(self, protocol: Protocol, number: int) -> "Rows":
+    def hide(self, protocol: RandomCells | UpTo, number: int) -> "Rows":
         """The same rows with further values missing; each number is another draw."""
         flags = self.encoded.observed
         counts = {name: None if mask.ndim == 1 else mask.shape[1] for name, mask in flags.items()}
-        keep = protocol.keep(counts, sample_keys(torch.arange(len(self)), number, "hide"))
+        keep = protocol.keep(counts, sample_keys(np.arange(len(self)), number, "hide"))
         return self._with_observed({name: mask & keep[name] for name, mask in flags.items()})
 
-    def _with_observed(self, observed: dict[str, Tensor]) -> "Rows":
+    def _with_observed(self, observed: dict[str, np.ndarray]) -> "Rows":
         texts = {
-            column.name: np.where(observed[modality].numpy(), self.texts[column.name], "")
+            column.name: np.where(observed[modality], self.texts[column.name], "")
             for modality, column in self.schema.contents.items()
             if column.name in self.texts
         }
-        return replace(self, encoded=_with_flags(self.encoded, observed), texts=texts)
+        return replace(self, encoded=self.encoded.with_observed(observed), texts=texts)
 
 
 def unread_contents(schema: Schema, frame: pd.DataFrame) -> list[str]:
@@ -166,8 +157,3 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     """The array, which several readers share."""
     array.setflags(write=False)
     return array
-
-
-def _with_flags(encoded: Encoded, observed: dict[str, Tensor]) -> Encoded:
-    every = torch.cat([per_column(flags) for flags in observed.values()], 1)
-    return replace(encoded, observed=observed, empty=~every.any(1).numpy())

@@ -1,6 +1,6 @@
 """Schema: which columns of a table are used, and how its rows become the modalities of a model."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -8,12 +8,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
 from gauge.choices import pick
-from gauge.data import Dataset
-from gauge.data.dataset import as_values
 from gauge.registry import COLUMNS
 from gauge.tabular.table.arrays import (
     MAX_LISTED_COLUMNS,
@@ -41,38 +37,24 @@ from gauge.tabular.table.columns import (
     pick_kind,
 )
 from gauge.tabular.table.numbers import uses_decimal_commas
-from gauge.values import Batch
 
 
 @dataclass(frozen=True)
 class Encoded:
     """The rows of a table as modalities, and which rows have no values."""
 
-    inputs: dict[str, Tensor]
-    observed: dict[str, Tensor]
+    inputs: dict[str, np.ndarray]
+    observed: dict[str, np.ndarray]
     empty: np.ndarray
 
-    def _rows(self, rows: np.ndarray) -> list[dict[str, Tensor]]:
-        index = torch.from_numpy(rows)
-        return [{name: tensor[index] for name, tensor in tensors.items()} for tensors in (self.inputs, self.observed)]
+    def take(self, rows: np.ndarray | slice) -> "Encoded":
+        inputs, observed = ({name: each[rows] for name, each in part.items()} for part in (self.inputs, self.observed))
+        return Encoded(inputs, observed, self.empty[rows])
 
-    def dataset(self, split: str, rows: np.ndarray, labels: np.ndarray) -> Dataset:
-        """Some of the rows; `labels` are those of all."""
-        inputs, observed = self._rows(rows)
-        return Dataset(split, inputs, torch.from_numpy(labels[rows]).long(), observed)
-
-    def batches(self, device: torch.device, size: int = 1024) -> Iterator[Batch]:
-        """The rows that have values, `size` at a time; `index` is their position in the table."""
-        full = np.flatnonzero(~self.empty)
-        for start in range(0, len(full), size):
-            rows = full[start : start + size]
-            chosen = slice(start, start + size) if len(full) == len(self.empty) else torch.from_numpy(rows)
-            inputs = {name: as_values(values[chosen]) for name, values in self.inputs.items()}
-            observed = {name: flags[chosen] for name, flags in self.observed.items()}
-            inputs, observed = (
-                {name: each.to(device, non_blocking=True) for name, each in part.items()} for part in (inputs, observed)
-            )
-            yield Batch(inputs, observed, index=torch.from_numpy(rows).to(device))
+    def with_observed(self, observed: dict[str, np.ndarray]) -> "Encoded":
+        """The same values with other flags."""
+        every = np.concatenate(list(map(per_column, observed.values())), 1)
+        return Encoded(self.inputs, observed, np.asarray(~every.any(1)))
 
 
 @dataclass(frozen=True)
@@ -186,27 +168,26 @@ class Schema:
         return lines
 
     def encode(self, frame: pd.DataFrame, files: ImageFiles = ANYWHERE, *, training: bool = False) -> Encoded:
-        """The rows as tensors. A column that the table lacks counts as missing; most of them have to be there. In training
+        """The rows as arrays. A column that the table lacks counts as missing; most of them have to be there. In training
         many unreadable values are an error; afterwards every one of them counts as missing, however many rows there are."""
-        return _as_tensors(encode_rows(self.columns, frame, files, training=training))
+        return _encoded(encode_rows(self.columns, frame, files, training=training))
 
     def encode_row(self, row: Mapping[str, Any], files: ImageFiles = ANYWHERE) -> Encoded:
         """What `encode` gives for a table of this one row, which has a value for every column by its name."""
-        return _as_tensors(encode_row(self.columns, row, files))
+        return _encoded(encode_row(self.columns, row, files))
 
-    def blank(self, rows: int) -> Dataset:
-        """A split of this form without content."""
+    def blank(self, rows: int) -> Encoded:
+        """Rows of this form without content, every column of which counts as observed."""
         encoded = self.encode(pd.DataFrame({column.name: [np.nan] for column in self.columns}, dtype=object))
-        inputs = {name: values.expand(rows, *values.shape[1:]) for name, values in encoded.inputs.items()}
-        observed = {name: flags.new_ones(1).expand(rows, *flags.shape[1:]) for name, flags in encoded.observed.items()}
-        return Dataset("train", inputs, torch.zeros(1, dtype=torch.long).expand(rows), observed)
+        observed = {name: np.ones_like(flags) for name, flags in encoded.observed.items()}
+        return encoded.with_observed(observed).take(np.zeros(rows, int))
 
     def missing_rates(self, encoded: Encoded) -> dict[str, float]:
         """The share of rows in which each column is missing, or encoded as if it were."""
         rates: dict[str, float] = {}
         for modality, columns in self.modalities.items():
-            flags = per_column(encoded.observed[modality]).float()
-            rates |= zip((column.name for column in columns), (1 - flags.mean(0)).tolist(), strict=True)
+            absent = ~per_column(encoded.observed[modality])
+            rates |= zip((column.name for column in columns), absent.mean(0).tolist(), strict=True)
         return {column.name: rates[column.name] for column in self.columns}
 
     def to_json(self) -> dict[str, Any]:
@@ -239,18 +220,14 @@ def _check_encoder(name: str, kind: str) -> None:
         )
 
 
-def _as_tensors(encoded: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Encoded:
-    inputs = {modality: _tensor(values) for modality, (values, _) in encoded.items()}
-    observed = {modality: _tensor(flags) for modality, (_, flags) in encoded.items()}
-    empty = ~torch.cat([per_column(flags) for flags in observed.values()], 1).any(1)
-    return Encoded(inputs, observed, empty.numpy())
+def _encoded(arrays: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Encoded:
+    """All of which may be written to, as some arrays of pandas may not."""
+    inputs, observed = (
+        {modality: np.require(pair[part], requirements="W") for modality, pair in arrays.items()} for part in (0, 1)
+    )
+    return Encoded(inputs, {}, np.zeros(0, bool)).with_observed(observed)
 
 
-def _tensor(array: np.ndarray) -> Tensor:
-    """Sharing memory with the array, unless that may not be written to, as some of pandas may not."""
-    return torch.from_numpy(np.require(array, requirements="W"))
-
-
-def per_column(flags: Tensor) -> Tensor:
+def per_column(flags: np.ndarray) -> np.ndarray:
     """One flag for each column of a modality."""
     return flags[:, None] if flags.ndim == 1 else flags

@@ -5,21 +5,22 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from gauge.choices import did_you_mean
-from gauge.data import Dataset
-from gauge.data.mapped import read_dataset, write_dataset
 from gauge.randomness import sample_keys
 from gauge.tabular.table.arrays import ROWS_AT_ONCE, rows_at_once
 from gauge.tabular.table.columns import ImageFiles
 from gauge.tabular.table.files import read_rows, with_types
 from gauge.tabular.table.inputs import beside_missing, check_types, class_numbers, has_label, report_unlabelled
 from gauge.tabular.table.schema import Schema
+from gauge.training.device import pick_device
+
+if TYPE_CHECKING:
+    from gauge.data import Dataset
 
 MAX_SAMPLE_ROWS = 100_000
 
@@ -75,19 +76,23 @@ class Stream:
         files: ImageFiles,
         *,
         folder: Path | None,
-        device: torch.device,
-    ) -> Callable[[np.ndarray], Dataset]:
+        device: str | None,
+    ) -> "Callable[[np.ndarray], Dataset]":
         """A function that encodes all rows that have values, with the numbers of their classes, but for those `sampled` rows
         that it is told to hold out. They are kept in the folder; without one, in temporary files that vanish with them."""
 
-        def without(held_out: np.ndarray) -> Dataset:
+        def without(held_out: np.ndarray) -> "Dataset":
+            from gauge.data.mapped import read_dataset, write_dataset
+
             with TemporaryDirectory(ignore_cleanup_errors=True) if folder is None else nullcontext(folder) as kept:
                 write_dataset(Path(kept) / "rows", self._parts(schema, labels, sampled[held_out], files))
-                return read_dataset(Path(kept) / "rows", device)
+                return read_dataset(Path(kept) / "rows", pick_device(device))
 
         return without
 
-    def _parts(self, schema: Schema, labels: np.ndarray, held_out: pd.Index, files: ImageFiles) -> Iterator[Dataset]:
+    def _parts(self, schema: Schema, labels: np.ndarray, held_out: pd.Index, files: ImageFiles) -> "Iterator[Dataset]":
+        from gauge.tabular.table.tensors import dataset
+
         count = 0
         for part in read_rows(self.table, rows_at_once(schema.columns)):
             labelled = _numbered(part[has_label(part[self.target])], count)
@@ -95,7 +100,7 @@ class Stream:
             encoded = schema.encode(labelled, files)
             rows = np.flatnonzero(~encoded.empty & ~np.isin(labelled.index, held_out))
             if len(rows):
-                yield encoded.dataset("train", rows, labels[labelled.index])
+                yield dataset(encoded, "train", rows, labels[labelled.index])
 
 
 def _different(known: pd.Series | None, column: pd.Series) -> tuple[pd.Series, np.ndarray]:
@@ -136,7 +141,7 @@ class _Sample:
     def add(self, rows: pd.DataFrame) -> None:
         last = self.count + len(rows)
         self.parts.append(_numbered(rows, self.count))
-        self.draws.append(sample_keys(torch.arange(self.count, last), self.seed, "sample").numpy())
+        self.draws.append(sample_keys(np.arange(self.count, last), self.seed, "sample"))
         self.count = last
         if sum(map(len, self.parts)) > 2 * MAX_SAMPLE_ROWS:
             self.rows()

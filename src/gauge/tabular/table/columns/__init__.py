@@ -24,8 +24,6 @@ from gauge.registry import COLUMNS
 from gauge.tabular.table.cells import missing, plain
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from gauge.types import Encoder
 
 logger = logging.getLogger(__name__)
@@ -326,9 +324,9 @@ class Content(Column):
         """The cells as texts, "" where they are missing, if trees and the linear expert read them as texts."""
         return None
 
-    def vectors(self, values: "Tensor") -> np.ndarray:
+    def vectors(self, values: np.ndarray) -> np.ndarray:
         """Encoded rows as vectors that trees and the linear expert read, see `by_components`: [rows, features]."""
-        return values.float().flatten(1).numpy()
+        return values.reshape(len(values), -1).astype(np.float32)
 
     def export_vectors(self, graph: Graph, values: str) -> str:
         """The `vectors` of encoded rows in an ONNX graph, in double precision."""
@@ -349,11 +347,11 @@ class Content(Column):
         """One encoded row as an image in RGB to show the units on, and the rows and columns that these form."""
         return None
 
-    def hide_part(self, values: "Tensor", index: int, count: int) -> None:
+    def hide_part(self, values: np.ndarray, index: int, count: int) -> None:
         """Make one of `count` parts of an encoded row missing, in place: it becomes the mean of the row."""
         length = values.shape[-1]
         start, end = (round(number * length / count) for number in (index, index + 1))
-        values[..., start:end] = values.float().mean(-1, keepdim=True).to(values.dtype)
+        values[..., start:end] = values.astype(np.float32).mean(-1, keepdims=True).astype(values.dtype)
 
     def text_without(self, text: str, index: int) -> str:
         """One of its `texts` without a part."""

@@ -16,7 +16,7 @@ from PIL import Image as Pillow
 from pydantic import AfterValidator
 
 from gauge.data.graph import Graph
-from gauge.data.images import Source, gather, open_image
+from gauge.data.images import Source, gather, open_image, part_names
 from gauge.tabular.table.cells import absent_files, as_words, has_category_type, is_pixels, missing, paths_or_bytes
 from gauge.tabular.table.columns import (
     ANYWHERE,
@@ -35,8 +35,6 @@ from gauge.tabular.table.columns import (
 from gauge.tabular.table.pretrained import Pretrained
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from gauge.types import Encoder
 
 __all__ = ["Image"]
@@ -182,35 +180,34 @@ class Image(Content):
         model = self.model
         return PretrainedGrid(model.network(weights=weights), self.side, model.mean, model.std, bgr=model.bgr)
 
-    def vectors(self, values: "Tensor") -> np.ndarray:
-        from torch.nn.functional import adaptive_avg_pool2d
+    @property
+    def _shrink(self) -> np.ndarray:
+        """The matrix that takes the mean of the pixels of each part of a side."""
+        numbers, pixels = np.arange(VECTOR_SIDE), np.arange(self.side)
+        starts, ends = numbers * self.side // VECTOR_SIDE, -(-(numbers + 1) * self.side // VECTOR_SIDE)
+        return np.asarray(((pixels >= starts[:, None]) & (pixels < ends[:, None])) / (ends - starts)[:, None])
 
-        return adaptive_avg_pool2d(values.double() / 255, VECTOR_SIDE).flatten(1).numpy()
+    def vectors(self, values: np.ndarray) -> np.ndarray:
+        return (self._shrink @ (values / 255) @ self._shrink.T).reshape(len(values), -1)
 
     def export_vectors(self, graph: Graph, values: str) -> str:
-        numbers = np.arange(VECTOR_SIDE)
-        starts, ends = numbers * self.side // VECTOR_SIDE, -(-(numbers + 1) * self.side // VECTOR_SIDE)
-        pixels = np.arange(self.side)
-        mean = ((pixels >= starts[:, None]) & (pixels < ends[:, None])) / (ends - starts)[:, None]
         scaled = graph.node("Div", graph.cast(values, np.float64), graph.constant(255.0))
-        rows = graph.node("MatMul", graph.constant(mean), scaled)
-        return graph.node("Flatten", graph.node("MatMul", rows, graph.constant(mean.T)))
+        rows = graph.node("MatMul", graph.constant(self._shrink), scaled)
+        return graph.node("Flatten", graph.node("MatMul", rows, graph.constant(self._shrink.T)))
 
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
-        from gauge.paper.explain import part_names
-
         return [Part(name, "") for name in part_names(GRID**2 if count is None else count)]
 
     def image(self, values: np.ndarray, count: int | None) -> tuple[np.ndarray, tuple[int, int]]:
         side = GRID if count is None else round(count**0.5)
-        return (values.transpose(1, 2, 0) * 255).round().astype(np.uint8), (side, side)
+        return values.transpose(1, 2, 0), (side, side)
 
-    def hide_part(self, values: "Tensor", index: int, count: int) -> None:
+    def hide_part(self, values: np.ndarray, index: int, count: int) -> None:
         """Give a part the mean colour of the image."""
         side, grid = values.shape[-1], round(count**0.5)
         top, left = (round(number * side / grid) for number in divmod(index, grid))
         size = round(side / grid)
-        mean = values.float().mean((1, 2), keepdim=True).to(values.dtype)
+        mean = values.astype(np.float32).mean((1, 2), keepdims=True).astype(values.dtype)
         values[:, top : top + size, left : left + size] = mean
 
 

@@ -34,8 +34,6 @@ from gauge.tabular.table.columns import (
 )
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from gauge.types import Encoder
 
 __all__ = ["Signal"]
@@ -206,10 +204,10 @@ class Signal(Content):
 
         return ConvSignal((self.channels, self.length), dim, UNITS)
 
-    def vectors(self, values: "Tensor") -> np.ndarray:
+    def vectors(self, values: np.ndarray) -> np.ndarray:
         """Standard features of each channel: quantiles, roughness, crossings of the median, where it ends, and the logarithm
         of the energy in bands of the spectrum."""
-        signals = values.double().numpy()
+        signals = values.astype(np.float64)
         if not len(signals):
             signals = np.zeros((0, self.channels, self.length))
         middle = np.median(signals, 2, keepdims=True)

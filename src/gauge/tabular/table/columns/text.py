@@ -20,8 +20,6 @@ from gauge.tabular.table.numbers import MAX_LOOKED_AT, unread_numbers
 from gauge.tabular.table.pretrained import Pretrained
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from gauge.types import Encoder
 
 __all__ = ["Text", "PretrainedText"]
@@ -74,9 +72,9 @@ class Words(Content):
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
         return [Part(word, word) for word in self.split(str(cell))]
 
-    def hide_part(self, values: "Tensor", index: int, count: int) -> None:
+    def hide_part(self, values: np.ndarray, index: int, count: int) -> None:
         """Leave a word out: those after it move up."""
-        values[index:-1] = values[index + 1 :].clone()
+        values[index:-1] = values[index + 1 :].copy()
         values[-1] = 0
 
 
