@@ -1,11 +1,13 @@
 """Presets: what each fits, what goes before it, and time limits that are kept."""
 
+import subprocess
+import sys
 import time
 
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import unchecked
+from helpers import BLOCK_TORCH, ONE_THREAD, clinic, unchecked
 
 from gauge import GaugeClassifier
 
@@ -28,6 +30,31 @@ def fit(*given, **options):
 def test_fast_has_no_network_and_named_experts_go_before_a_preset():
     assert fit(*table(), preset="fast", encoders={}).experts_ == ["trees", "linear"], "as the command line asks for it"
     assert fit(*table(60), preset="fast", experts=["network"], epochs=1).experts_ == ["network"]
+
+
+def test_a_fast_classifier_and_its_commands_never_import_torch(tmp_path):
+    rows = clinic(tmp_path, 80).assign(day=pd.date_range("2024-01-01", periods=80).astype(str))
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    code = """
+import pandas as pd
+from gauge import GaugeClassifier
+from gauge.cli.main import app
+
+rows = pd.read_csv("rows.csv")
+GaugeClassifier(preset="fast", image_folder=".", random_state=0).fit(rows, "diagnosis").save("model")
+model = GaugeClassifier.load("model", image_folder=".")
+model.predict_set(rows), model.advise(rows[:3]), model.audit(rows), model.drift(rows), model.importance(rows[:20])
+for command in (
+    "fit rows.csv --target diagnosis --preset fast --out other",
+    "predict model rows.csv --out predictions.csv",
+    "evaluate model rows.csv --protocol gamma=0.2 --out page.html",
+    "explain model rows.csv --exact --out page.html",
+):
+    app(command.split(), standalone_mode=False)
+"""
+    code = BLOCK_TORCH.replace('"safetensors", ', "") + code
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=ONE_THREAD, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

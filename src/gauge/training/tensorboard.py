@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gauge.training.loop import Epoch
+if TYPE_CHECKING:
+    from gauge.training.loop import Epoch
 
 
 @contextmanager
-def tensorboard_log(folder: Path) -> Iterator[Callable[[str, Epoch], None]]:
+def tensorboard_log(folder: Path) -> "Iterator[Callable[[str, Epoch], None]]":
     """The `on_epoch` callback that writes one run for each stage to `folder`, as a context."""
     try:
         from torch.utils.tensorboard import SummaryWriter
@@ -19,7 +20,7 @@ def tensorboard_log(folder: Path) -> Iterator[Callable[[str, Epoch], None]]:
         ) from error
     writers: dict[str, Any] = {}
 
-    def on_epoch(stage: str, epoch: Epoch) -> None:
+    def on_epoch(stage: str, epoch: "Epoch") -> None:
         if stage not in writers:
             writers[stage] = SummaryWriter(str(folder / stage))
         values = {f"loss/{name}": value for name, value in epoch.losses.items()} | {"seconds": epoch.seconds}

@@ -19,8 +19,6 @@ import numpy as np
 from pydantic import ConfigDict, Field, GetPydanticSchema, TypeAdapter, ValidationError
 from pydantic_core import core_schema
 
-from gauge.training import checkpoint
-
 METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
 HISTORY = "metrics.jsonl"
 MAX_JSON_BYTES, MAX_WEIGHTS_BYTES = 64 * 2**20, 16 * 2**30  # of one file
@@ -172,6 +170,8 @@ def check_files(folder: Path, expected: Mapping[str, tuple[int, str]]) -> None:
                 "classifier again"
             )
     if (folder / WEIGHTS).is_file():
+        from gauge.training import checkpoint  # it imports safetensors, which exported models do without
+
         with usable(folder / WEIGHTS):
             checkpoint.read_metadata(folder / WEIGHTS)  # another size than its header says is refused here
     files = file_record(folder)
