@@ -32,9 +32,9 @@ help:
 	@echo "make audit  look for known vulnerabilities in the pinned packages (needs the Internet)"
 	@echo "make sbom   write build/sbom.json, the packages of .venv in CycloneDX"
 	@echo "make tables write the tables of README and docs from the result files"
-	@echo "make gallery  the demo and five real cases with their evidence pages, in build/gallery"
-	@echo "make docs   the same, the pictures of the README, and the documentation as a site; open site/index.html"
-	@echo "make notebooks write examples/*.ipynb from the tutorials, with their outputs"
+	@echo "make gallery  the demo and four real cases with their evidence pages, in build/gallery"
+	@echo "make docs   the documentation as a site, with the gallery where it was built; open site/index.html"
+	@echo "make notebooks write examples/*.ipynb from the pages of Start, with their outputs"
 	@echo "make release build the distributions, check them, tag the commit"
 
 # requirements.lock pins everything but torch, with hashes, also setuptools, which builds the package; torch's builds differ
@@ -90,7 +90,7 @@ fuzz: $(VENV)/.installed
 tables: $(VENV)/.installed
 	$(BIN)/python docs/generate.py
 
-# Signatures are read from the sources: only the gallery needs torch.
+# Signatures are read from the sources.
 DOCS := build/docs
 $(DOCS)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(DOCS)
@@ -102,10 +102,11 @@ $(DOCS)/.installed: pyproject.toml
 gallery: $(VENV)/.installed
 	$(BIN)/python docs/gallery.py
 
-pictures: gallery
+pictures: $(VENV)/.installed
 	$(BIN)/python docs/pictures.py
 
-docs: $(DOCS)/.installed pictures
+# Without the gallery nothing is trained; `make gallery docs` has its pages, too.
+docs: $(DOCS)/.installed
 	NO_MKDOCS_2_WARNING=1 PATH="$(CURDIR)/$(DOCS)/bin:$$PATH" mkdocs build --strict --quiet
 	$(BIN)/pytest tests/docs/test_site.py
 

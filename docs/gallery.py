@@ -1,7 +1,7 @@
 """Build the evidence pages of the gallery from real data that come with the installed packages: `make gallery`.
 
-Every case fits a classifier on rows with values missing at random and explains test rows with values missing. The table and
-the digits of the demo are built by `gauge demo`; a page that exists already is kept.
+Every case fits a classifier on rows with values missing at random and explains test rows with values missing. The table is
+that of `gauge demo`; a page that exists already is kept.
 """
 
 import io
@@ -108,21 +108,7 @@ def faces() -> Case:
     return Case(frame, {"columns": {"photo": "image"}, "target": "shows", "image_size": 24})
 
 
-def digits() -> Case:
-    """Which digit is it? Five views of it, in different handwriting and on different photos."""
-    from gauge_lab.benchmarks.polymnist5k import read
-
-    split = read("train")
-    chosen = np.random.default_rng(0).permutation(len(split.labels))[:1000]
-    frame = pd.DataFrame({"digit": [f"digit {int(label)}" for label in split.labels[chosen]]})
-    for number, (_, values) in enumerate(split.inputs.items()):
-        pixels = (255 * values[chosen].clamp(0, 1)).round().byte().permute(0, 2, 3, 1).numpy()
-        frame[f"view {number + 1}"] = [png(each) for each in pixels]
-    columns = {f"view {number}": "image" for number in range(1, 6)}
-    return Case(frame, {"columns": columns, "target": "digit", "image_size": 28})
-
-
-CASES: dict[str, Callable[[], Case]] = {"texts": texts, "photos": photos, "faces": faces, "digits": digits}
+CASES: dict[str, Callable[[], Case]] = {"texts": texts, "photos": photos, "faces": faces}
 
 
 def hide(rows: pd.DataFrame, target: str, seed: int) -> pd.DataFrame:

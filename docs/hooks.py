@@ -1,7 +1,7 @@
 """What `make docs` does to the pages, so that the same Markdown is read here and on the site.
 
 Links out of docs/ lead to copies on the site, ```math becomes MathML, docs/api.md gets a page of signatures for each of its
-sections, and the gallery the pages that `make docs` has built. Nothing is fetched when a page is viewed, no file is
+sections, and the gallery the pages that `make gallery` has built. Nothing is fetched when a page is viewed, no file is
 larger than 2 MB and no report larger than 300 kB: `on_post_build` checks all three.
 """
 
@@ -21,13 +21,10 @@ LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)")
 NAME = re.compile(r"^- `([A-Za-z]\w*)`(?=: )", re.MULTILINE)
 FETCHED = re.compile(r"""<(?:script|img|iframe|source|link)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//""")
 LARGEST, LARGEST_REPORT = 2_000_000, 300_000  # bytes
-GALLERY = {  # on the site -> in build/gallery/, and what it is
-    "gallery/demo.html": ("demo/report.html", "The demo"),
-    "gallery/table.html": ("demo/cars/evidence.html", "A table with gaps"),
-    "gallery/texts.html": ("texts/evidence.html", "Texts"),
-    "gallery/photos.html": ("photos/evidence.html", "Photos"),
-    "gallery/faces.html": ("faces/evidence.html", "A face and a table"),
-    "gallery/digits.html": ("digits/evidence.html", "Digits from five views"),
+GALLERY = {  # a case -> its page in build/gallery/; those that `make gallery` has not built are left out of the site
+    "demo": "demo/report.html",
+    "table": "demo/cars/evidence.html",
+    **{name: f"{name}/evidence.html" for name in ("texts", "photos", "faces")},
 }
 
 
@@ -61,13 +58,15 @@ def module_page(path: str) -> str:
     return f"---\nsearch:\n  exclude: true\n---\n# {path}\n\n~~~~~python\n{code}~~~~~\n"
 
 
+def built_gallery() -> dict[str, Path]:
+    pages = {name: ROOT / "build" / "gallery" / path for name, path in GALLERY.items()}
+    return {name: page for name, page in pages.items() if page.is_file()}
+
+
 def on_config(config: Any) -> None:
-    """The nav gets the pages of the reference after docs/api.md, and those of the gallery after docs/gallery.md."""
-    more = {"Reference": [*reference_pages()], "Gallery": [{title: path} for path, (_, title) in GALLERY.items()]}
-    for item in config.nav:
-        for name, pages in more.items():
-            if name in item:
-                item[name].extend(pages)
+    """The nav gets the pages of signatures beside docs/api.md."""
+    (pages,) = (item["Reference"] for item in config.nav if "Reference" in item)
+    pages[pages.index({"Python": "api.md"})] = {"Python": ["api.md", *reference_pages()]}
 
 
 def on_files(files: Any, config: Any) -> None:
@@ -77,11 +76,8 @@ def on_files(files: Any, config: Any) -> None:
 
     for path, (title, names) in reference_pages().items():
         add(path, content=reference(title, names))
-    for path, (built, _) in GALLERY.items():
-        source = ROOT / "build" / "gallery" / built
-        if not source.is_file():
-            raise PluginError(f"build/gallery/{built} does not exist; `make docs` builds it, or `make gallery` alone")
-        add(path, abs_src_path=str(source), inclusion=InclusionLevel.NOT_IN_NAV)
+    for name, source in built_gallery().items():
+        add(f"gallery/{name}.html", abs_src_path=str(source), inclusion=InclusionLevel.NOT_IN_NAV)
     for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
         add(name, content=(ROOT / name).read_text(encoding="utf-8"))
     for page in ROOT.glob("docs/*.md"):
@@ -101,7 +97,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return markdown
     if path == "api.md":
         markdown = NAME.sub(r"- [`\1`][gauge.\1]", markdown)
-    markdown = re.sub(r"<!-- page: (\w+) -->", r" ([page](gallery/\1.html))", markdown)
+    built = built_gallery()
+    markdown = re.sub(
+        r"<!-- page: (\w+) -->", lambda case: f" ([page](gallery/{case[1]}.html))" if case[1] in built else "", markdown
+    )
     here = path if (ROOT / path).is_file() else f"docs/{path}"
     markdown = LINK.sub(lambda link: site_path(here, link[1]), markdown)
     markdown = re.sub(r"^```python file=(\S+)$", r'```python title="\1"', markdown, flags=re.MULTILINE)

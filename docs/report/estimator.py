@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gauge_lab.formats import Table, TableCell
-from report.new_tables import headline, median_seconds
-from report.results import ROOT, STUDIES, read_records, seeds
+from report.results import ROOT, STUDIES
 
 
 def own_data() -> str:
@@ -28,71 +27,11 @@ def own_data() -> str:
     return "\n".join(blocks)
 
 
-def _trust_found() -> tuple[float, list[float]]:
-    """The AUC of trust for swapped views of PolyMNIST, and those for imputed cells of every benchmark with a table."""
-    swapped = mean(
-        record["separation_modalities"]["trust"]
-        for record in read_records("polymnist/trust", "audit.json")
-        if (record["variant"], record["protocol"]) == ("gauge_plus-trust", "swapped=0.2")
-    )
-    cells = [
-        record["separation_cells"]["trust"]
-        for benchmark in ("leaf99", "ham10000", "celeba_table")
-        for record in read_records(f"{benchmark}/trust", "audit.json")
-        if record["protocol"] == "gamma=0.5" and record["variant"] == "gauge_plus-trust-imputed"
-    ]
-    return swapped, cells
-
-
-def _few_labels(row: str, protocol: str, folder: str) -> float:
-    return 100 * mean(result.value for result, _ in seeds(folder, row, protocol).values())
-
-
-def when() -> str:
-    """Which estimator to use for which data, with the numbers that support it."""
-    seconds = median_seconds()
-    swapped, cells = _trust_found()
-    student = "gauge_plus:gauge_plus-student"
-    few, some = (_few_labels(student, "eta=0.8", f"polymnist/every_row{count}") for count in (64, 256))
-    alone = _few_labels("gauge_plus", "eta=0.8", "polymnist/fair256")
-    votes = _few_labels("late_fusion:student", "eta=0.8", "polymnist/every_row256")
-    sums = _few_labels(student, "views=1", "polysum/every_row2000")
-    rows = {
-        "a table, with or without texts and images, cells blank or not": (
-            "`GaugeClassifier`",
-            f"it contains boosted trees and a linear model; {headline()}",
-        ),
-        "a table, and every CPU second counts": (
-            "boosted trees",
-            f"a fit takes {seconds['LightGBM']:.1f} s instead of {seconds['default']:.0f}, or {seconds['fast']:.0f} "
-            'with `preset="fast"`',
-        ),
-        "several modalities, any of them missing, in PyTorch": (
-            "[GAUGE+](docs/gauge-plus.md), or a vote of single classifiers",
-            "no difference beyond chance where every modality knows the answer; where evidence has to be put together a "
-            "vote is at chance, GAUGE+ and an ordinary joint network that hides missing modalities are not; see below",
-        ),
-        "evidence that may be wrong, not only missing": (
-            "GAUGE+ with [learned trust](docs/trust.md)",
-            f"it finds views of digits that were swapped as in training with an AUC of {swapped:.3f} (PolyMNIST), wrongly "
-            f"imputed cells of tables with {min(cells):.2f} to {max(cells):.2f}",
-        ),
-        "few labels, and many samples without one": (
-            "GAUGE+ that [learns from every row](docs/every-row.md)",
-            f"digits, one view of five, 60,000 samples: {few:.1f} % with 64 labels, or 128 with those of validation "
-            f"samples, {some:.1f} % with 256, or 512, and {alone:.1f} without the other samples; votes from the same "
-            f"pre-training have {votes:.1f} %. Sums of two digits, 2,000 of "
-            f"60,000 pairs labelled, one view of each: {sums:.1f} %. For tables the gain is [within "
-            "chance](docs/missing-values.md#missing-labels)",
-        ),
-        "a fine-tuned Transformer whose units you want to weigh": (
-            "[`gauge.wrap(model)`](docs/wrap-in-five-minutes.md)",
-            "two parameters, the same logits with open gates",
-        ),
-        "one modality, always complete": ("something else", "nothing here helps"),
-    }
-    lines = ["| your data | use | because |", "|---" * 3 + "|"]
-    return "\n".join([*lines, *(f"| {data} | {use} | {reason} |" for data, (use, reason) in rows.items())]) + "\n"
+def cars() -> str:
+    """The cars of `gauge demo --table`, as `make pictures` measured them."""
+    shares = json.loads((ROOT / "docs" / "evidence-page.json").read_text(encoding="utf-8"))["cars"]
+    lines = ["| cars, accuracy in % | 0 % blank | 30 % blank | 70 % blank |", "|---" * 4 + "|"]
+    return "\n".join([*lines, *(f"| {name} | {' | '.join(map(str, each))} |" for name, each in shares.items()), ""])
 
 
 def table_networks() -> str:
@@ -318,7 +257,7 @@ def _behind(records: pd.DataFrame) -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "when": when,
+    "cars": cars,
     "table-networks": table_networks,
     "own-data": own_data,
     "rivals": rivals,
