@@ -140,11 +140,12 @@ def test_bad_input_is_refused_with_the_position_and_the_cure(numbers, table):
         fit(numbers, labels, sample_weight=numbers["age"].isna() & numbers["site"].isna())
 
 
-def test_gauge_fit_has_the_options_of_the_constructor_and_ten_of_its_own():
+def test_gauge_fit_has_the_options_of_the_constructor_and_twelve_of_its_own():
     parameters = GaugeClassifier().get_params()
     assert len(parameters) <= 24
     options = {name for name in signature(fit_command).parameters if name not in ("context", "table")}
     own = {"target", "out", "classes", "groups", "time", "stream", "config", "tensorboard", "force", "plugin"}
+    own |= {"threshold", "positive"}
     assert options == own | set(parameters) - {"image_folder"}
     shared = set(PARAMETERS) - {"random_state"}  # the same command gives the same model
     assert {name: PARAMETERS[name].default for name in shared} == {name: parameters[name] for name in shared}

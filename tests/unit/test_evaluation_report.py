@@ -2,6 +2,7 @@
 
 import json
 from contextlib import chdir
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -9,13 +10,14 @@ import pytest
 from helpers import mistake, unchecked
 from pages import HOSTILE, Page
 from scipy.stats import binomtest
-from sklearn.metrics import average_precision_score
+from sklearn.metrics import average_precision_score, balanced_accuracy_score, f1_score
 from typer.testing import CliRunner
 
 from gauge import GaugeClassifier
 from gauge.cli.main import app
+from gauge.tabular.evidence.decisions import score_weights
 from gauge.tabular.evidence.measures import share_interval
-from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
+from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold, threshold_weights
 from gauge.training import metrics
 
 
@@ -87,6 +89,32 @@ def test_the_threshold_comes_from_the_saved_model_not_from_the_rows(ward, evalua
     assert few.threshold.value == pytest.approx(evaluation.threshold.value, abs=1e-6)
     held_out = loaded.fitted_.held_out
     assert (held_out.probabilities[held_out.labels == 0, 0] >= few.threshold.value - 1e-9).mean() >= 0.9
+
+
+def test_a_threshold_goes_along_with_a_model_in_place_of_class_weights(ward, evaluation, tmp_path):
+    model = ward.model.with_threshold("sensitivity=0.9", positive="ill")
+    hits = ward.model.predict_proba(ward.test)[:, 0] >= evaluation.threshold.value
+    model.save(tmp_path)
+    for each in (model, GaugeClassifier.load(tmp_path)):
+        assert np.array_equal(each.predict(ward.test) == "ill", hits)
+        assert each.fitted_.facts()["Decides"] == f"ill from a probability of {evaluation.threshold.value:.3g} on"
+    assert np.array_equal(model.predict_proba(ward.test), ward.model.predict_proba(ward.test))
+    assert "Sensitivity and specificity for ill" in str(evaluation)
+    with pytest.raises(ValueError, match="there is no class 'iil'; did you mean 'ill'"):
+        ward.model.with_threshold(0.3, positive="iil")
+
+
+def test_of_many_classes_a_threshold_is_about_one_and_a_score_about_all():
+    draw = np.random.default_rng(0)
+    labels = draw.choice(3, 600, p=(0.8, 0.15, 0.05))
+    p = np.exp(np.eye(3)[labels] + draw.normal(size=(600, 3)) + np.log((0.8, 0.15, 0.05)))
+    held_out = HeldOut(p / p.sum(1, keepdims=True), labels)
+    decided = (held_out.probabilities * threshold_weights("sensitivity=0.9", held_out, 2, 3)).argmax(1)
+    assert 0.9 <= (decided[labels == 2] == 2).mean() < 0.95
+    for name, score in (("balanced_accuracy", balanced_accuracy_score), ("f1", partial(f1_score, average="macro"))):
+        chosen = (held_out.probabilities * score_weights(name, held_out)).argmax(1)
+        assert score(labels, chosen) > score(labels, p.argmax(1)) + 0.02
+    assert score_weights("neg_log_loss", held_out).tolist() == [1, 1, 1]
 
 
 def test_decisions_subgroups_and_missing_values_count_the_rows(ward, evaluation):

@@ -49,6 +49,11 @@ Streamed = Annotated[
 ]
 Config = Annotated[Path | None, typer.Option(help="YAML file with parameters; the command line wins.")]
 TensorBoard = Annotated[Path | None, typer.Option(help="Folder to log losses for TensorBoard.")]
+ThresholdOption = Annotated[
+    str | None,
+    typer.Option(help="Decide from a probability on: a number, sensitivity=0.95, specificity=0.9 or cost=5."),
+]
+Positive = Annotated[str | None, typer.Option(help="The class that the threshold is about.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a model that is already in the folder.")]
 
 
@@ -112,6 +117,8 @@ def fit(
     stream: Streamed = False,
     config: Config = None,
     tensorboard: TensorBoard = None,
+    threshold: ThresholdOption = None,
+    positive: Positive = None,
     force: Force = False,
     plugin: Plugins = None,
     **given: Any,
@@ -121,6 +128,8 @@ def fit(
     It can be interrupted at any time: the same command continues.
     """
     check_paths(None, table)
+    if (threshold is None) != (positive is None):
+        raise ValueError("--threshold and --positive, the class that is looked for, belong together; give both")
     _check_new(out, force=force)
     with heavy_imports():
         from gauge.tabular.estimator import GaugeClassifier
@@ -137,7 +146,8 @@ def fit(
     options["verbose"] = options["verbose"] and is_main()
     model = GaugeClassifier(**options, device=device, image_folder=table_folder(table))
     kept: dict[str, Any] = {"groups": groups, "time": time, "folder": out / TRAINING / key}
-    _fit_and_save(model, rows, target, out, tensorboard=tensorboard, **kept)
+    decision = None if threshold is None else (threshold, positive)
+    _fit_and_save(model, rows, target, out, tensorboard=tensorboard, decision=decision, **kept)
 
 
 _own = signature(fit)
@@ -212,9 +222,16 @@ def _rows_to_fit(table: Path, target: str, classes: int | None, *, stream: bool)
 
 
 def _fit_and_save(
-    model: "GaugeClassifier", rows: Any, target: str, out: Path, *, tensorboard: Path | None, **given: Any
+    model: "GaugeClassifier",
+    rows: Any,
+    target: str,
+    out: Path,
+    *,
+    tensorboard: Path | None,
+    decision: tuple[str, str | None] | None,
+    **given: Any,
 ) -> None:
-    """Fit on all processes; the first of them writes the folder."""
+    """Fit on all processes; the first of them writes the folder. A `decision` is a threshold and its positive class."""
     from gauge.training.distributed import barrier, is_main
     from gauge.training.tensorboard import tensorboard_log
 
@@ -225,7 +242,7 @@ def _fit_and_save(
         if not is_main():
             return
         (out / "model.json").unlink(missing_ok=True)  # a folder that has it is complete
-        model.save(out)
+        (model if decision is None else model.with_threshold(decision[0], positive=decision[1])).save(out)
     shutil.rmtree(out / TRAINING)
     print(f"the model is in {out}; next: gauge predict {out} NEW.csv")
 

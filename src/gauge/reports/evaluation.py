@@ -138,13 +138,13 @@ def score_grid(scores: pd.DataFrame) -> TextTable:
     )
 
 
-def operating_grid(operating: pd.DataFrame, note: str) -> TextTable:
-    """Return sensitivity, specificity, PPV and NPV."""
+def operating_grid(operating: pd.DataFrame, positive: str | None, note: str) -> TextTable:
+    """Return sensitivity, specificity, PPV and NPV for the class that is looked for."""
     lines = [
         (each.metric, interval(each.value, each.low, each.high), f"{each.right} of {each.of}")
         for each in _lines(operating)
     ]
-    return TextTable("Sensitivity and specificity", note, ("", "value", "rows"), lines)
+    return TextTable(f"Sensitivity and specificity for {positive}", note, ("", "value", "rows"), lines)
 
 
 def confusion_grid(confusion: pd.DataFrame, where: str) -> TextTable:

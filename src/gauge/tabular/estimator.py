@@ -5,6 +5,7 @@ import sys
 import time as clock
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
@@ -17,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from gauge.choices import did_you_mean
 from gauge.tabular.evidence.audit import CellAudit
 from gauge.tabular.evidence.cell_trust import CellTrust
+from gauge.tabular.evidence.decisions import score_weights
 from gauge.tabular.evidence.drift import Drift
 from gauge.tabular.evidence.evaluation import Choices, Evaluation
 from gauge.tabular.evidence.explanation import Explanation
@@ -25,7 +27,7 @@ from gauge.tabular.experts._ensemble import choose_experts
 from gauge.tabular.experts._fitting import fit_ensemble
 from gauge.tabular.experts._recipe import Recipe, tuned_columns
 from gauge.tabular.fitted import Fitted
-from gauge.tabular.preparation import Prepared, check_options, choose_preset, make_recipe
+from gauge.tabular.preparation import PROBABLE, Prepared, check_options, choose_preset, make_recipe
 from gauge.tabular.saved.classifier import image_files
 from gauge.tabular.saved.files import local_folder, usable
 from gauge.tabular.saved.prediction_sets import COVERAGE
@@ -109,8 +111,10 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         The size of the network.
     missing_rate : float, optional
         The largest share of values that training hides in addition to those missing in the data; None estimates it.
-    metric : {"auto", "accuracy", "auc"}, default="auto"
-        What validation compares; "auto" is the AUC for two classes and the accuracy for more.
+    metric : str, default="auto"
+        What `predict` is to be good at: a score of scikit-learn such as "balanced_accuracy" or "f1" (of the second of two
+        classes, the mean over more). Rows held out then choose what the classes count, unless `class_weight` does. With
+        "auto", "accuracy" and scores of probabilities ("log_loss", "auc") it is the most probable class.
     class_weight : mapping or "balanced", optional
         What the classes count for `predict`; `predict_proba` gives the probabilities of the data all the same.
     validation : float, default=0.2
@@ -233,7 +237,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         trust: bool = True,
         size: str = "small",
         missing_rate: float | None = None,
-        metric: Literal["auto", "accuracy", "auc"] = "auto",
+        metric: str = "auto",
         class_weight: str | Mapping[Any, float] | None = None,
         validation: float = 0.2,
         epochs: int | None = None,
@@ -323,12 +327,15 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             prior = data.prior(prepared.every[: len(task.rows)])
             result = fit_ensemble(task, names, prior=prior, validation=self.validation)
             learned = learn_from_held_out(*result.validated, trust, task=task)
+        decides = None
+        if self.class_weight is None and learned.answers is not None and self.metric not in PROBABLE:
+            decides = score_weights(self.metric, learned.answers)
         counts = {"train": result.labelled, "val": result.held_out, "empty": int(prepared.encoded.empty.sum())}
         self.fitted_ = Fitted(
             **prepared.described(),
             schema=schema,
             ensemble=result.ensemble,
-            class_weight=np.array(class_weight),
+            class_weight=np.array(class_weight) if decides is None else decides,
             named=hasattr(self, "feature_names_in_"),
             trust=trust,
             advice=learned.advice,
@@ -397,6 +404,25 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         """
         with self._ready(X) as (fitted, X):
             return fitted.explain(X, y, exact=exact, keep=keep)
+
+    def with_threshold(self, threshold: str | float, *, positive: Any) -> Self:
+        """Return the same model with other decisions: `predict` says `positive` from a probability on. It is kept by `save`,
+        in exported models, on pages and by the server, and takes the place of `class_weight`. Probabilities and prediction
+        sets stay as they are.
+
+        Parameters
+        ----------
+        threshold
+            A number, or "sensitivity=0.95", "specificity=0.9" or "cost=5" (a missed case costs five false alarms), which
+            rows held out from training choose. Of more than two classes it is compared with the share of `positive` beside
+            the most probable other class.
+        positive
+            The class that is looked for.
+        """
+        check_is_fitted(self, "fitted_")
+        model = copy(self)
+        model.fitted_ = self.fitted_.with_threshold(threshold, positive)
+        return model
 
     def importance(self, X: Any, y: Any = None) -> pd.DataFrame:
         """What each column does for the answers of all experts, the most important first, with a 95 % interval.

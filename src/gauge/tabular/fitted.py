@@ -36,7 +36,7 @@ from gauge.tabular.evidence.evaluation import (
 from gauge.tabular.evidence.explanation import Explanation
 from gauge.tabular.evidence.measures import EvaluatedRows
 from gauge.tabular.evidence.reader import Reader
-from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
+from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold, threshold_weights
 from gauge.tabular.experts import Saved, with_prefix
 from gauge.tabular.experts._ensemble import Ensemble, combined_scores, expert_weights
 from gauge.tabular.experts._recipe import tuned_columns
@@ -192,6 +192,12 @@ class Fitted(Record, TableClassifier):
             facts=self.facts(),
         )
 
+    def with_threshold(self, threshold: str | float, positive: Any) -> "Fitted":
+        """See `GaugeClassifier.with_threshold`."""
+        number = positive_class(self.classes.tolist(), positive, threshold)
+        assert number is not None  # it was given
+        return replace(self, class_weight=threshold_weights(threshold, self.held_out, number, len(self.classes)))
+
     def _known_labels(self, X: Any, y: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """Return which rows have a label, and the numbers of their classes."""
         if y is None:
@@ -273,10 +279,23 @@ class Fitted(Record, TableClassifier):
             "Trained on": f"{self.n_rows['train']} rows, {self.n_rows['val']} of them held out to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates.values())):.0f} % of all cells",
             "Rare in training": rare,
+            "Decides": self._decision,
             "Left out for the time limit": ", ".join(self.left_out),
             "Pretrained encoders": encoders,
         }
         return {name: value for name, value in facts.items() if value}
+
+    @property
+    def _decision(self) -> str:
+        """How classes are chosen where not every class counts the same."""
+        weights, names = self.class_weight.tolist(), self.classes.tolist()
+        if len(set(weights)) == 1:
+            return ""
+        if len(names) == 2:
+            return f"{names[int(np.argmax(weights))]} from a probability of {min(weights) / sum(weights):.3g} on"
+        return "probabilities times " + ", ".join(
+            f"{weight:.3g} ({name})" for name, weight in zip(names, weights, strict=True)
+        )
 
     def card(self) -> str:
         """Return the README of the saved model."""

@@ -26,6 +26,8 @@ ESTIMATED = -1.0  # a rate that is estimated from the table
 
 PRESETS = {"fast": ("trees", "linear"), "default": AUTO}  # the experts that "auto" stands for
 
+PROBABLE = ("auto", "accuracy", "auc", "log_loss")  # metrics for which the most probable class is best
+
 OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and a further condition unless it is None
     "columns": ("a mapping or None", Mapping | None),
     "encoders": ("a mapping or None", Mapping | None),
@@ -78,11 +80,13 @@ def make_recipe(options: Mapping[str, Any], seed: int, classes: int) -> Recipe:
     """How networks are trained, by the options of the estimator; where it says how many epochs, from all rows."""
     copied = ("size", "gates", "epochs", "batch_size", "learning_rate")
     pick(SIZES, options["size"], "size")
-    automatic = {"auto": AUC if classes == 2 else ACCURACY}
+    from sklearn.metrics import get_scorer_names
+
+    known = dict.fromkeys((*PROBABLE, *get_scorer_names()), AUC if classes == 2 else ACCURACY) | METRICS
     return Recipe(
         **{name: options[name] for name in copied},
         rate=ESTIMATED if options["missing_rate"] is None else options["missing_rate"],
-        metric=pick(METRICS | automatic, options["metric"], "metric"),
+        metric=pick(known, options["metric"], "metric"),
         seed=seed,
         classes=classes,
         seconds=options["time_limit"],

@@ -162,7 +162,7 @@ class Evaluation:
             parts = parts.assign(part=parts["column"] + ": " + parts["part"]).drop(columns="column")
         missing_note = f"Accuracy is that of the most probable class, without a threshold.{groups}"
         tables = {
-            "operating": reports.operating_grid(self.operating, chosen),
+            "operating": reports.operating_grid(self.operating, self.positive, chosen),
             "comparison": reports.comparison_grid(self.comparison),
             "by_missing": reports.parts_grid("By number of missing values", missing_note, by_missing),
             "subgroups": reports.parts_grid("By subgroup", f"Small parts have wide intervals.{groups}", parts),

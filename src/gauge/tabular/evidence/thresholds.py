@@ -1,4 +1,5 @@
-"""Thresholds of the probability of one class, chosen by cost, sensitivity or specificity on rows held out from training."""
+"""Thresholds of the probability of one class, chosen by cost, sensitivity or specificity on rows held out from training, and
+what classes have to count so that decisions keep one."""
 
 import re
 from collections.abc import Mapping
@@ -66,3 +67,16 @@ def choose_threshold(rule: str | float, held_out: HeldOut | None, positive: int)
         return Threshold(float(enough.min()) if len(enough) else float(np.nextafter(cuts.max(), 2)), note)
     cost = value * (1 - sensitivity) * is_positive.sum() + (1 - specificity) * (~is_positive).sum()
     return Threshold(float(cuts[cost.argmin()]), note)
+
+
+def threshold_weights(rule: str | float, held_out: HeldOut | None, positive: int, classes: int) -> np.ndarray:
+    """Return what the classes have to count so that a row is decided as positive from the threshold of a rule on: that of
+    the probability of the positive class beside the most probable other one, of two classes its probability."""
+    if held_out is not None:
+        own, others = held_out.probabilities[:, positive], np.delete(held_out.probabilities, positive, 1).max(1)
+        share = own / (own + others)
+        held_out = HeldOut(np.stack([1 - share, share], 1), (held_out.labels == positive).astype(int))
+    value = min(choose_threshold(rule, held_out, 1).value - 1e-6, 1.0)  # rows at the threshold are positive
+    weights = np.full(classes, max(value, 0.0))
+    weights[positive] = 1 - weights[positive]
+    return weights

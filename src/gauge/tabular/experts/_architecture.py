@@ -59,9 +59,9 @@ def build(
     tune: Mapping[str, Tune] | None = None,
 ) -> GaugePlus:
     """The untrained network for these columns: one unit for every number, category, word and part of an image, one more for
-    each modality as a whole, and a head for each modality. More than `FINE_COLUMNS` numbers and categories are one unit in
-    all. `pretrained` reads the weights of pretrained encoders, which a saved classifier has in its own file; `tune` says by
-    column what is trained of them.
+    each modality as a whole, and a head for each of several modalities. More than `FINE_COLUMNS` numbers and categories are
+    one unit in all. `pretrained` reads the weights of pretrained encoders, which a saved classifier has in its own file;
+    `tune` says by column what is trained of them.
     """
     encoders: dict[str, Encoder] = {}
     for modality, columns in schema.modalities.items():
@@ -81,8 +81,15 @@ def build(
         small = fine.units * fine.width <= 8192 or whole is not None
         encoders[modality] = WithWhole(fine, whole) if small and fine.units > 1 else fine
     network = Network(Transformer(size.dim, heads=size.heads, depth=size.depth), size.dim, classes)
-    subsets = min(2, len(encoders))  # a single modality has one subset
-    return GaugePlus(UnitEncoder(encoders, size.dim), network, subsets_per_step=subsets, gating=gating)
+    # a single modality has one subset, and a head of it would know no more than the network
+    several = len(encoders) > 1
+    return GaugePlus(
+        UnitEncoder(encoders, size.dim),
+        network,
+        subsets_per_step=1 + several,
+        gating=gating,
+        heads="validated" if several else "none",
+    )
 
 
 def freeze(network: GaugePlus) -> None:

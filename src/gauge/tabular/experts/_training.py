@@ -210,7 +210,11 @@ def make_gated(train: Dataset, backbone: Weighted, *, weights: Tensor, answers: 
     """The trained network and its heads, with gates."""
     before = backbone.model
     model = GaugePlus(
-        before.encoder, before.gauge.classifier, subsets_per_step=before.subsets_per_step, gating=Gating()
+        before.encoder,
+        before.gauge.classifier,
+        subsets_per_step=before.subsets_per_step,
+        gating=Gating(),
+        heads="none" if before.heads is None else "validated",
     )
     model.heads, model.head_gradients = before.heads, before.head_gradients
     return Weighted(model, weights, answers=answers)
