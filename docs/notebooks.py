@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("table-in-five-minutes", "own-tensors", "wrap-in-five-minutes")
+PAGES = ("table-in-five-minutes", "gauge-plus-in-ten-minutes", "wrap-in-five-minutes")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)")
 SHOWN = ("text/plain", "text/html", "image/png")

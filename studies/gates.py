@@ -7,17 +7,19 @@ the figure docs/gates-BENCHMARK.svg. The samples shown are the first two of the 
 """
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import numpy as np
 import torch
 
 from gauge.data import Dataset
 from gauge.masks import parse_protocol
 from gauge.paper.explain import explain
 from gauge.paper.gauge import Gauge
-from gauge.reports.figures import draw_gates
+from gauge.reports.figures import COLOURS
 from gauge.training.inference import masked_batches
 from gauge.training.progress import stage_progress
 from gauge_lab.benchmarks import Overrides
@@ -77,6 +79,57 @@ def _deviation(gate: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
     count = chosen.sum(1)
     centred = torch.where(chosen, gate - ((gate * chosen).sum(1) / count)[:, None], 0.0)
     return (centred.square().sum(1) / (count - 1)).sqrt().where(count > 1, torch.nan)
+
+
+def draw_gates(content: Mapping[str, Any], path: Path) -> None:
+    """Write a figure of what is recorded: for each sample the gates of its units and the attention of CLS to
+    them without and with gates, and beside them how the gates of observed and imputed units are distributed."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    colours = {True: COLOURS[0][0], False: COLOURS[1][0]}
+    names = {True: "observed", False: "imputed"}
+    samples = content["samples"]
+    with matplotlib.rc_context({"svg.hashsalt": "gauge", "svg.fonttype": "none", "font.size": 9}):
+        figure = Figure(figsize=(9.6, 1.4 + 1.7 * len(samples)), layout="constrained")
+        grid = figure.add_gridspec(len(samples), 3, width_ratios=(5, 5, 3))
+        for row, sample in enumerate(samples):
+            units = np.arange(len(sample["gate"]))
+            shades = [colours[seen] for seen in sample["observed"]]
+            gates, attention = (figure.add_subplot(grid[row, column]) for column in (0, 1))
+            gates.bar(units, sample["gate"], 1.0, color=shades)
+            gates.set(ylim=(0, 1), ylabel=f"gate, sample {sample['sample']}")
+            attention.bar(units, sample["before"], 1.0, color=shades, alpha=0.35)
+            attention.bar(units, sample["after"], 1.0, edgecolor=shades, fill=False, linewidth=0.9)
+            attention.set_ylabel("attention of CLS")
+            for axes in (gates, attention):
+                axes.set_xticks(*_modality_ticks(sample["modality"]))
+                axes.margins(x=0.01)
+        gates.set_xlabel("units")
+        attention.set_xlabel("units; filled without gates, outlined with them")
+        spread = figure.add_subplot(grid[:, 2])
+        for seen, name in names.items():
+            counts = np.sum([record["histogram"][name] for record in content["seeds"]], axis=0)
+            edges, mean = np.linspace(0, 1, len(counts) + 1), content["mean"][name]
+            spread.stairs(
+                counts / counts.sum(),
+                edges,
+                color=colours[seen],
+                label=f"{name}, mean {mean:.2f}",
+                fill=True,
+                alpha=0.5,
+            )
+            spread.axvline(mean, color=colours[seen], linestyle="--")
+        spread.set(xlabel="gate", ylabel="share of units", title=f"{content['test_samples']:,} test samples")
+        spread.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), frameon=False)
+        figure.suptitle(f"{content['benchmark']}, {content['protocol']}")
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def _modality_ticks(modality: Sequence[str]) -> tuple[list[float], list[str]]:
+    """Return the middle of the units of each modality, and its name."""
+    names = list(dict.fromkeys(modality))
+    return [float(np.mean([index for index, own in enumerate(modality) if own == name])) for name in names], names
 
 
 def main() -> None:

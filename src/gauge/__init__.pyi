@@ -10,13 +10,14 @@ from .deploy.hub import push_to_hub as push_to_hub
 from .deploy.wrapped import export_wrapped as export_wrapped
 from .deploy.wrapped import load_wrapped as load_wrapped
 from .deploy.wrapped import save_wrapped as save_wrapped
+from .encoders._own import check_encoder as check_encoder
 from .encoders._pretrained import PretrainedGrid as PretrainedGrid
 from .encoders._pretrained import PretrainedTokens as PretrainedTokens
 from .imputers.mopoe import MoPoE as MoPoE
+from .multimodal.classifier import GaugePlusClassifier as GaugePlusClassifier
+from .multimodal.explanation import explain as explain
 from .nn.attention import Transformer as Transformer
-from .paper import attribution as attribution
 from .paper.explain import BatchExplanation as BatchExplanation
-from .paper.explain import explain as explain
 from .paper.gauge import Gate as Gate
 from .paper.gauge import Gating as Gating
 from .paper.gauge import Gauge as Gauge

@@ -111,7 +111,7 @@ class Peeking(nn.Module):
 
 
 REFUSED = {
-    "AnySubset cannot be exported; give a Gauge, a GaugePlus or a": lambda train: any_subset(),
+    "AnySubset cannot be exported; give a Gauge, a GaugePlus, a Gauge": lambda train: any_subset(),
     "GaugeClassifier instance is not fitted yet": lambda train: GaugeClassifier(),
     "the imputer Oracle cannot be exported: it returns values that a benchmark has hid": lambda train: gauge(Oracle()),
     "MoPoE cannot be exported: it draws at random by a sample's key": lambda train: gauge(linear_mopoe(train)),

@@ -21,6 +21,7 @@ from gauge.choices import pick
 from gauge.data.files import write_bytes
 from gauge.data.graph import Graph
 from gauge.deploy.exported import FORMAT, KEY, ExportDescription, graph_inputs, numbered, open_session, seal
+from gauge.multimodal.classifier import GaugePlusClassifier
 from gauge.paper.gauge import Gauge
 from gauge.plus.gauge_plus import GaugePlus
 from gauge.tabular.estimator import GaugeClassifier
@@ -61,7 +62,7 @@ class Exported:
 
 
 def export(
-    model: Gauge | GaugePlus | GaugeClassifier,
+    model: Gauge | GaugePlus | GaugePlusClassifier | GaugeClassifier,
     path: str | Path,
     *,
     to: str | None = None,
@@ -73,20 +74,23 @@ def export(
     The graph takes any number of samples. Its inputs are `inputs.NAME` and `observed.NAME` for each modality, for texts
     whose words are counted `terms.NAME` and `counts.NAME`, and `rare` for columns that tell rare categories apart. Its
     outputs are `probabilities`, and the `scores` and `gates` of a network whose gates answer; those of a network alone also
-    `logits`. A network needs an `example` batch for the shapes of its inputs. The columns of a classifier travel along as
-    JSON in the metadata, so that `gauge predict model.onnx` needs no torch. All of a classifier is exported, or only the
-    `experts` that are named, which then answer without the others; a part that cannot be exported is an error. The written
-    file is compared with the model before this returns.
+    `logits`. A network needs an `example` batch for the shapes of its inputs; a `GaugePlusClassifier` knows them. The
+    columns of a classifier travel along as JSON in the metadata, so that `gauge predict model.onnx` needs no torch. All of a
+    classifier is exported, or only the `experts` that are named, which then answer without the others; a part that cannot
+    be exported is an error. The written file is compared with the model before this returns.
     """
     path = Path(path)
     kind = export_format(path, to)
     if isinstance(model, GaugeClassifier):
         check_is_fitted(model, "fitted_")
         return _export_classifier(_with_experts(model.fitted_, experts), path, kind, model.fitted_)
+    if isinstance(model, GaugePlusClassifier):
+        example = model.example().batch(torch.arange(4)) if example is None else example
+        model = model.module_
     if not isinstance(model, Gauge | GaugePlus):
         raise ValueError(
-            f"{type(model).__name__} cannot be exported; give a Gauge, a GaugePlus or a GaugeClassifier (export_wrapped "
-            "exports a model of gauge.wrap)"
+            f"{type(model).__name__} cannot be exported; give a Gauge, a GaugePlus, a GaugePlusClassifier or a "
+            "GaugeClassifier (export_wrapped exports a model of gauge.wrap)"
         )
     if example is None:
         raise ValueError("a network does not know the shapes of its inputs; give a batch of them as example=")

@@ -81,7 +81,8 @@ class RowEvidence:
     columns. `agreement` is the rank correlation of scores and exact effects, `label` the true class, `effects` what each
     column does for the probability of the predicted class, `helpful` the missing values that are expected to help beyond
     chance, `ids` columns to recognise the row by. `plausible` are the classes of its prediction set, at a coverage of
-    90 %."""
+    90 %. `votes` are the predictions of the parts of a model, `subsets` the probabilities of the predicted class from some
+    columns alone."""
 
     title: str
     before: tuple[str, float]
@@ -94,6 +95,8 @@ class RowEvidence:
     helpful: Mapping[str, Gain] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
     plausible: tuple[str, ...] | None = None
+    votes: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    subsets: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def doubtful(self) -> list[Unit]:
@@ -108,7 +111,8 @@ class RowEvidence:
 @dataclass(frozen=True)
 class EvidencePage:
     """The content of the page. `facts` say how the model was trained, `gains` what each column is worth on rows held out, if
-    that was measured, and `effects` the mean size of its effect in these rows, which is shown otherwise."""
+    that was measured, and `effects` the mean size of its effect in these rows, which is shown otherwise. `part` is what a
+    column is called."""
 
     title: str
     lead: str
@@ -116,6 +120,7 @@ class EvidencePage:
     facts: Mapping[str, str] = field(default_factory=dict)
     gains: Mapping[str, Gain] = field(default_factory=dict)
     effects: Mapping[str, Gain] = field(default_factory=dict)
+    part: str = "column"
 
     def __post_init__(self) -> None:
         if not self.rows:
@@ -132,6 +137,7 @@ def render(page: EvidencePage) -> str:
     return _rendered(
         "_page.html",
         page.rows,
+        part=page.part,
         page=page,
         changed=changed,
         judged=len(judged),
@@ -144,15 +150,16 @@ def render(page: EvidencePage) -> str:
     )
 
 
-def render_rows(rows: Sequence[RowEvidence]) -> str:
+def render_rows(rows: Sequence[RowEvidence], part: str = "column") -> str:
     """Return the rows alone, for a notebook: their styles affect nothing else."""
-    return _rendered("_fragment.html", rows)
+    return _rendered("_fragment.html", rows, part=part)
 
 
 def _rendered(layout: str, rows: Sequence[RowEvidence], **values: object) -> str:
     views = [_View(row) for row in rows]
     values |= {"effects": any(view.effects for view in views), "gated": any(_gated(row) for row in rows)}
     values |= {"trusts": any(view.trusts for view in views), "by_gate": by_gate, "states": STATES}
+    values["parts"] = "modalities" if values["part"] == "modality" else f"{values['part']}s"
     # lines of a table that are always shown
     html = template("evidence.html").render(layout=layout, views=views, fold=12, most=MAX_ATTENTION_COLUMNS, **values)
     return _compact(html)

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -79,57 +79,6 @@ def draw_lines(
     axes.grid(color="#d8dde2")
     axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-
-
-def draw_gates(content: Mapping[str, Any], path: Path) -> None:
-    """Write a figure of what `studies/gates.py` recorded: for each sample the gates of its units and the attention of CLS to
-    them without and with gates, and beside them how the gates of observed and imputed units are distributed."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    colours = {True: COLOURS[0][0], False: COLOURS[1][0]}
-    names = {True: "observed", False: "imputed"}
-    samples = content["samples"]
-    with matplotlib.rc_context({"svg.hashsalt": "gauge", "svg.fonttype": "none", "font.size": 9}):
-        figure = Figure(figsize=(9.6, 1.4 + 1.7 * len(samples)), layout="constrained")
-        grid = figure.add_gridspec(len(samples), 3, width_ratios=(5, 5, 3))
-        for row, sample in enumerate(samples):
-            units = np.arange(len(sample["gate"]))
-            shades = [colours[seen] for seen in sample["observed"]]
-            gates, attention = (figure.add_subplot(grid[row, column]) for column in (0, 1))
-            gates.bar(units, sample["gate"], 1.0, color=shades)
-            gates.set(ylim=(0, 1), ylabel=f"gate, sample {sample['sample']}")
-            attention.bar(units, sample["before"], 1.0, color=shades, alpha=0.35)
-            attention.bar(units, sample["after"], 1.0, edgecolor=shades, fill=False, linewidth=0.9)
-            attention.set_ylabel("attention of CLS")
-            for axes in (gates, attention):
-                axes.set_xticks(*_modality_ticks(sample["modality"]))
-                axes.margins(x=0.01)
-        gates.set_xlabel("units")
-        attention.set_xlabel("units; filled without gates, outlined with them")
-        spread = figure.add_subplot(grid[:, 2])
-        for seen, name in names.items():
-            counts = np.sum([record["histogram"][name] for record in content["seeds"]], axis=0)
-            edges, mean = np.linspace(0, 1, len(counts) + 1), content["mean"][name]
-            spread.stairs(
-                counts / counts.sum(),
-                edges,
-                color=colours[seen],
-                label=f"{name}, mean {mean:.2f}",
-                fill=True,
-                alpha=0.5,
-            )
-            spread.axvline(mean, color=colours[seen], linestyle="--")
-        spread.set(xlabel="gate", ylabel="share of units", title=f"{content['test_samples']:,} test samples")
-        spread.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), frameon=False)
-        figure.suptitle(f"{content['benchmark']}, {content['protocol']}")
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-
-
-def _modality_ticks(modality: Sequence[str]) -> tuple[list[float], list[str]]:
-    """Return the middle of the units of each modality, and its name."""
-    names = list(dict.fromkeys(modality))
-    return [float(np.mean([index for index, own in enumerate(modality) if own == name])) for name in names], names
 
 
 def draw_missingness(together: pd.DataFrame, file: BinaryIO, form: str) -> None:

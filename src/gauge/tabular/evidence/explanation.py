@@ -1,7 +1,7 @@
 """Explanation: which evidence was used and how far it is trusted, as a DataFrame, a page, a figure, and in a notebook."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ class Explanation:
     rows: tuple[RowEvidence, ...]
     facts: Mapping[str, str] = field(default_factory=dict)
     gains: Mapping[str, Gain] = field(default_factory=dict)
+    part: str = "column"
 
     def __repr__(self) -> str:
         rows = [f"  {line['row']}: {line['prediction']}; {line['most used']}" for line in self._summary(LINES)]
@@ -39,9 +40,7 @@ class Explanation:
         return len(self.rows)
 
     def __getitem__(self, index: int | slice) -> "Explanation":
-        return Explanation(
-            self.rows[index] if isinstance(index, slice) else (self.rows[index],), self.facts, self.gains
-        )
+        return replace(self, rows=self.rows[index] if isinstance(index, slice) else (self.rows[index],))
 
     def __iter__(self) -> Iterator["Explanation"]:
         return (self[index] for index in range(len(self)))
@@ -74,11 +73,10 @@ class Explanation:
 
     def to_html(self, path: str | Path) -> None:
         """Write one file that works offline: a summary of all rows, then every row."""
-        lead = (
-            f"Predicting {self.facts.get('Predicts', 'the label')}. Every value has two numbers: how much the prediction "
-            "used it, and how far it is trusted to be right."
-        )
-        page = EvidencePage(PAGE_TITLE, lead, self.rows, self.facts, self.gains, self.mean_effects)
+        lead = f"Predicting {self.facts.get('Predicts', 'the label')}. Every {self.part} has a number: how much it was used."
+        if any(unit.trusted is not None for row in self.rows for unit in row.units):
+            lead = lead[:-1] + "; and every value one more: how far it is trusted to be right."
+        page = EvidencePage(PAGE_TITLE, lead, self.rows, self.facts, self.gains, self.mean_effects, self.part)
         write_text(Path(path), render(page))
 
     def plot(self) -> "Figure":
@@ -96,7 +94,7 @@ class Explanation:
     def _repr_html_(self) -> str:
         shown = 20  # rows in a notebook; with all their evidence if there are at most two
         if len(self) <= 2:
-            return render_rows(self.rows)
+            return render_rows(self.rows, self.part)
         table = pd.DataFrame(self._summary(shown)).to_html(index=False, border=0)
         return (
             f"{table}<p>{min(len(self), shown)} of {len(self)} rows; explanation[0] shows one with all its evidence</p>"

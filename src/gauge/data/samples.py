@@ -1,0 +1,64 @@
+"""Samples of several modalities, any of them missing, as a `Dataset`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gauge.data.dataset import UNLABELLED, Dataset
+
+
+def gather(
+    samples: Mapping[str, Any] | Iterable[tuple[Mapping[str, Any], Any]], labels: Any = None, *, split: str = "train"
+) -> Dataset:
+    """Return samples and the numbers of their classes as one split of data.
+
+    Parameters
+    ----------
+    samples
+        A tensor, an array or a list for each modality, with one entry for each sample; or pairs (modalities, label), such
+        as a torch Dataset or a DataLoader without labels apart. A missing modality is None, or NaN throughout; single
+        cells of a table may be NaN too.
+    labels
+        The number of the class of each sample, from 0 up; without them samples can be predicted, but not trained on.
+    split
+        What to call the samples in messages.
+
+    >>> data = gather({"scan": [None, np.ones(2)], "blood": np.array([[1.0, np.nan], [2.0, 3.0]])}, [0, 1])
+    >>> data.observed["scan"].tolist(), data.observed["blood"].tolist()
+    ([False, True], [[True, False], [True, True]])
+    """
+    if not isinstance(samples, Mapping):
+        pairs = list(samples)
+        if pairs and isinstance(pairs[0][1], Tensor) and pairs[0][1].ndim:  # batches of a DataLoader
+            pairs = [({name: each[row] for name, each in x.items()}, y[row]) for x, y in pairs for row in range(len(y))]
+        names = dict.fromkeys(name for modalities, _ in pairs for name in modalities)
+        samples, labels = {name: [x.get(name) for x, _ in pairs] for name in names}, [int(y) for _, y in pairs]
+    columns = {name: _column(name, given) for name, given in samples.items()}
+    rows = len(next(iter(columns.values()))[0]) if columns else 0
+    numbers = torch.full((rows,), UNLABELLED) if labels is None else torch.as_tensor(labels).long()
+    values, observed = ({name: column[part] for name, column in columns.items()} for part in (0, 1))
+    return Dataset(split, values, numbers, observed)
+
+
+def _column(name: str, given: Tensor | np.ndarray | Sequence[Any]) -> tuple[Tensor, Tensor]:
+    """The values of a modality, and flags for its samples or cells."""
+    if not isinstance(given, Tensor | np.ndarray):
+        known = [torch.as_tensor(each) for each in given if each is not None]
+        shapes = {tuple(each.shape) for each in known}
+        if len(shapes) != 1:
+            raise ValueError(f"the samples of {name!r} have the shapes {sorted(shapes)}; resize or pad them to one")
+        present = torch.tensor([each is not None for each in given])
+        values = known[0].new_zeros(len(present), *known[0].shape)
+        values[present] = torch.stack(known)
+    else:
+        values, present = torch.as_tensor(given), torch.ones(len(given), dtype=torch.bool)
+    if not values.is_floating_point():
+        return values, present
+    values, cells = values.float(), ~values.isnan().flatten(1) & present[:, None]
+    partly = cells.any(1) != cells.all(1)
+    if bool(partly.any()) and values.ndim != 2:
+        raise ValueError(f"sample {int(partly.nonzero()[0])} of {name!r} is NaN in part; replace these values, or all")
+    return values, cells if bool(partly.any()) else cells.any(1)

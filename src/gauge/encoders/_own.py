@@ -1,0 +1,108 @@
+"""Modules of other people as encoders: any `nn.Module` that makes a vector, or a sequence of vectors, of each sample."""
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gauge.types import Encoder
+
+
+class OwnEncoder(Encoder):
+    """An `nn.Module` (x -> [b, c] or [b, n, c]) as an encoder, or another encoder, whose input is standardised first.
+
+    Parameters
+    ----------
+    module
+        It is called with the values of the modality; an `Encoder` also with `observed`.
+    shape
+        That of one sample.
+    like
+        Values such as the module reads: their dtype is that of the trial by which the number of units is found and, where
+        they are a table of numbers, each column is standardised by its mean and deviation over these rows, without NaN.
+
+    >>> encoder = OwnEncoder(nn.Sequential(nn.Flatten(), nn.Linear(12, 5)), (3, 4))
+    >>> encoder.units, encoder.width
+    (1, 5)
+    """
+
+    def __init__(self, module: nn.Module, shape: Sequence[int], like: Tensor | None = None) -> None:
+        super().__init__()
+        check_encoder(module, shape, dtype=torch.float32 if like is None else like.dtype)
+        self.module = module
+        if isinstance(module, Encoder):
+            self.units, self.width, self.stride, self.whole = module.units, module.width, module.stride, module.whole
+        else:
+            made = _units(module, _example(shape, torch.float32 if like is None else like.dtype))
+            self.units, self.width = made.shape[1:]
+        self.center, self.scale = nn.Buffer(torch.zeros(())), nn.Buffer(torch.ones(()))
+        if like is not None and like.ndim == 2 and like.is_floating_point():
+            self.center = nn.Buffer(like.nanmean(0).nan_to_num())
+            deviation = (like - self.center).square().nanmean(0).sqrt().nan_to_num()
+            self.scale = nn.Buffer(torch.where(deviation > 0, deviation, 1.0))
+
+    def forward(self, x: Tensor, observed: Tensor) -> Float[Tensor, "b n c"]:
+        return _units(self.module, (x - self.center) / self.scale if self.center.ndim else x, observed)
+
+
+def check_encoder(module: nn.Module, shape: Sequence[int], *, dtype: torch.dtype = torch.float32) -> None:
+    """Raise a ValueError that says what is wrong and how to fix it, unless the module can encode samples of that shape.
+
+    Runs a copy of it, in eval mode, on a few random samples.
+
+    Parameters
+    ----------
+    module
+        Any `nn.Module` that returns [b, c] or [b, n, c] for b samples, or an `Encoder`.
+    shape
+        That of one sample.
+    dtype
+        That of its values; whole numbers are tried with zeros, the one code that every vocabulary has.
+
+    >>> check_encoder(nn.Linear(3, 8), (3,))
+    >>> check_encoder(nn.Conv2d(1, 4, 3), (1, 8, 8))
+    Traceback (most recent call last):
+    ValueError: Conv2d returns [3, 4, 6, 6] for 3 samples; an encoder returns a vector [3, c] or a sequence [3, n, c] ...
+    """
+    name = type(module).__name__
+    if not isinstance(module, nn.Module):
+        raise ValueError(
+            f"an encoder is an nn.Module, not a {name}; give the module itself, or the name of one of ours"
+        )
+    module, device = copy.deepcopy(module).eval(), next(module.parameters(), torch.empty(0)).device
+    samples = _example(shape, dtype).to(device)
+    with torch.no_grad():
+        try:
+            units, alone = _units(module, samples), [_units(module, sample[None]) for sample in samples]
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{name} cannot read samples of shape {tuple(shape)} ({error}); change its layers"
+            ) from error
+        if units.ndim != 3 or units.shape[0] != len(samples):
+            raise ValueError(
+                f"{name} returns {list(units.shape)} for {len(samples)} samples; an encoder returns a vector "
+                f"[{len(samples)}, c] or a sequence [{len(samples)}, n, c] of vectors, for example with flatten(2).mT"
+            )
+        if not units.isfinite().all():
+            raise ValueError(f"{name} returns values that are not finite for random samples; look at its layers")
+    same = [torch.allclose(own[0], unit, rtol=1e-3, atol=1e-4) for own, unit in zip(alone, units, strict=True)]
+    if not all(same):
+        raise ValueError(
+            f"{name} returns something else for a sample alone than in a batch, also in eval mode; let it read every "
+            "sample by itself, and leave out random parts"
+        )
+
+
+def _example(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    if not dtype.is_floating_point and dtype != torch.uint8:
+        return torch.zeros(3, *shape, dtype=dtype)
+    return torch.rand(3, *shape, generator=torch.Generator().manual_seed(0))  # bytes are read as numbers from 0 to 1
+
+
+def _units(module: nn.Module, x: Tensor, observed: Tensor | None = None) -> Tensor:
+    if isinstance(module, Encoder):
+        return module(x, torch.ones(len(x), dtype=torch.bool, device=x.device) if observed is None else observed)
+    units = module(x)
+    return units[:, None] if units.ndim == 2 else units

@@ -1,0 +1,270 @@
+"""GaugePlusClassifier: a classifier of samples with several modalities, any of them missing."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from gauge.data import Dataset
+from gauge.encoders import FlatTable, OwnEncoder, WithWhole
+from gauge.masks import Complete, Corruption, Missing
+from gauge.multimodal.explanation import MAX_SUBSETS, explain_effects
+from gauge.nn.attention import Transformer
+from gauge.paper.gauge import UNGATED, Gating
+from gauge.paper.network import Network
+from gauge.paper.units import UnitEncoder
+from gauge.plus.gauge_plus import GaugePlus
+from gauge.randomness import permutation, seeded
+from gauge.registry import ENCODERS
+from gauge.tabular.evidence.explanation import Explanation
+from gauge.training import checkpoint
+from gauge.training.device import pick_device
+from gauge.training.inference import predict_split
+from gauge.training.loop import fit
+from gauge.training.metrics import ACCURACY, log_loss
+from gauge.training.progress import stage_progress
+from gauge.training.settings import Settings, TrainSettings
+
+
+class Description(Settings):
+    """What a model is built from. `encoders` holds names and options of ours, and an empty name for modules of users."""
+
+    encoders: dict[str, tuple[str, dict[str, Any]]]
+    classes: tuple[str, ...]
+    dim: int
+    depth: int
+    trust: bool
+    settings: TrainSettings
+    shapes: dict[str, tuple[int, ...]] = Field(default_factory=dict)  # known after `fit`
+    dtypes: dict[str, str] = Field(default_factory=dict)
+
+
+class GaugePlusClassifier:
+    """A GAUGE+ network that is trained, evaluated, explained and saved in one line each.
+
+    Samples are a `Dataset`; `gauge.data.gather` makes one of tensors, arrays, lists or a DataLoader. Images are [channels,
+    height, width], as bytes or as numbers from 0 to 1; the columns of tables of numbers are standardised by those of the
+    training samples, and all else is read as it is.
+
+    Parameters
+    ----------
+    encoders
+        For each modality the name of an encoder (`gauge list encoders`), a pair of name and options, or a module of your
+        own that makes a vector [b, c], or a sequence of vectors [b, n, c], of b samples. `gauge.check_encoder` tests it.
+    classes
+        The names of the classes.
+    dim, depth
+        Width and number of blocks of the Transformer that reads all modalities together.
+    trust
+        Whether to learn how far each modality can be trusted, from training samples some of whose modalities are swapped.
+    settings
+        How to train. By default for up to 100 epochs, until 20 of them have not improved the validation accuracy.
+    device
+        "cpu", "cuda", "cuda:1" or "mps"; by default a GPU if there is one.
+    verbose
+        Whether to show the progress of training, on stderr.
+
+    Attributes
+    ----------
+    module_ : GaugePlus
+        The trained network.
+    history_
+        The losses, the validation score and the seconds of every epoch.
+
+    >>> from gauge.data import gather
+    >>> data = gather({"scan": torch.rand(40, 3), "blood": torch.rand(40, 5)}, torch.arange(40) % 2)
+    >>> encoders = {"scan": "mlp", "blood": nn.Linear(5, 8)}
+    >>> model = GaugePlusClassifier(encoders, ["ill", "well"], settings=TrainSettings(epochs=1), verbose=False)
+    >>> model.fit(data).predict_proba(data).shape
+    (40, 2)
+    """
+
+    module_: GaugePlus
+    history_: list[dict[str, Any]]
+
+    def __init__(
+        self,
+        encoders: Mapping[str, str | tuple[str, Mapping[str, Any]] | nn.Module],
+        classes: Sequence[str],
+        *,
+        dim: int = 64,
+        depth: int = 2,
+        trust: bool = False,
+        settings: TrainSettings | None = None,
+        device: str | None = None,
+        verbose: bool = True,
+    ) -> None:
+        selected = {"epochs": 100, "batch_size": 64, "schedule": "cosine", "selection": ("complete", "any-subset")}
+        settings = settings or TrainSettings.parse(selected, "settings")
+        if trust and not settings.corrupt:
+            settings = settings.model_copy(update={"corrupt": Corruption(swapped=0.2)})
+        self.modules = {name: each for name, each in encoders.items() if isinstance(each, nn.Module)}
+        named = {name: _named(each) for name, each in encoders.items()}
+        content = {"encoders": named, "classes": [str(name) for name in classes], "dim": dim, "depth": depth}
+        self.description = Description.parse({**content, "trust": trust, "settings": settings}, "GaugePlusClassifier")
+        self.device, self.verbose = pick_device(device), verbose
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The names of the classes, in the order of the columns of `predict_proba`."""
+        return np.array(self.description.classes)
+
+    def fit(self, train: Dataset, val: Dataset | None = None) -> Self:
+        """Train the network; returns the classifier.
+
+        Parameters
+        ----------
+        train
+            Samples with labels.
+        val
+            Other samples with labels, by default a fifth of `train`. No weights of the network learn from them: they choose
+            the epoch, end training early, decide how much each head trains its encoder, and weigh the votes of the network
+            and the heads.
+        """
+        if val is None:
+            order = permutation(len(train), self.description.settings.seed, "held out")
+            val, train = train.take(order[: len(train) // 5]), train.take(order[len(train) // 5 :])
+        dtypes = {name: str(values.dtype).removeprefix("torch.") for name, values in train.inputs.items()}
+        self.description = self.description.model_copy(update={"shapes": train.shapes, "dtypes": dtypes})
+        module, splits = self._build(train.inputs), (self._on_device(train), self._on_device(val))
+        with stage_progress() as show:
+            on_epoch = partial(show, "GAUGE+") if self.verbose else lambda epoch: None
+            self.history_ = fit(module, *splits, settings=self.description.settings, on_epoch=on_epoch).history
+        self.module_ = module
+        return self
+
+    def predict_proba(self, data: Dataset) -> np.ndarray:
+        """Return the probabilities of the classes for every sample, [samples, classes]."""
+        return predict_split(self._fitted, self._on_device(data), Complete()).probabilities
+
+    def predict(self, data: Dataset) -> np.ndarray:
+        """Return the name of the most probable class of every sample."""
+        return self.classes_[self.predict_proba(data).argmax(1)]
+
+    def evaluate(self, data: Dataset, missing: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return accuracy with its 95 % interval, and log loss, with a line for each way to miss modalities.
+
+        Parameters
+        ----------
+        data
+            Labelled samples that were not trained on.
+        missing
+            Protocols such as `missing=image`, or `eta=0.5`, which hides half of the modalities of each sample, at random.
+            By default `complete`, which hides nothing, and all subsets of the modalities, or single ones if these are many.
+        """
+        names, data = list(self.description.shapes), self._on_device(data)
+        counts = range(1, len(names)) if 2 ** len(names) - 1 <= MAX_SUBSETS else (1,)
+        every = [str(Complete()), *(str(Missing(some)) for count in counts for some in combinations(names, count))]
+        lines = {}
+        for protocol in every if missing is None else missing:
+            result = predict_split(self._fitted, data, protocol)
+            low, high = result.interval(ACCURACY)
+            loss = log_loss(result.probabilities, result.labels)
+            lines[protocol] = {"accuracy": result.score(ACCURACY), "low": low, "high": high, "log_loss": loss}
+        return pd.DataFrame(lines).T
+
+    def explain(self, data: Dataset, *, columns: Mapping[str, Sequence[str]] | None = None) -> Explanation:
+        """Return what each modality, and each part of it, did for the prediction of every sample: exact effects, in
+        probability, of leaving it out. `columns` names the columns of tables."""
+        rows, names = self._on_device(data), self.description.classes
+        parts = [explain_effects(self._fitted, batch, classes=names, columns=columns) for batch in rows.batches(256)]
+        return replace(parts[0], rows=tuple(row for part in parts for row in part.rows))
+
+    def save(self, path: str | Path) -> None:
+        """Write weights, settings, classes and the standardisation of tables into one file of safetensors."""
+        tensors = {f"model.{name}": values for name, values in self._fitted.state_dict().items()}
+        checkpoint.save(Path(path), tensors | {"check": self._check()}, self.description.model_dump(mode="json"))
+
+    @classmethod
+    def load(
+        cls, path: str | Path, encoders: Mapping[str, nn.Module] | None = None, *, device: str | None = None
+    ) -> "GaugePlusClassifier":
+        """Read what `save` has written. No code comes from the file: `encoders` holds your own modules, built as for
+        training, whose weights are then those of the file. What does not fit is refused."""
+        tensors, metadata = checkpoint.load(Path(path))
+        saved, given = Description.parse(metadata, str(path)), dict(encoders or {})
+        own = sorted(name for name, (kind, _) in saved.encoders.items() if not kind)
+        if own != sorted(given):
+            raise ValueError(
+                f"{path} was trained with encoders of your own for {own}, and load was given {sorted(given)}; give them as "
+                "encoders={name: module}, built as for training"
+            )
+        model = cls({**saved.encoders, **given}, saved.classes, dim=saved.dim, depth=saved.depth, device=device)
+        model.description = saved
+        model.module_ = model._build(model.example().inputs)
+        weights = {name.removeprefix("model."): values for name, values in tensors.items() if name != "check"}
+        try:
+            checkpoint.load_into(model.module_, weights, Path(path))
+        except ValueError as error:
+            raise ValueError(f"{error}; build your encoders for {own} as for training") from error
+        model.module_.to(model.device).eval()
+        apart = float((model._check() - tensors["check"]).abs().max())
+        if not apart < 1e-3:
+            raise ValueError(
+                f"the probabilities of the loaded model differ by {apart:.2g} from those of the saved one, although all "
+                f"weights fit; build your encoders for {own} as for training"
+            )
+        return model
+
+    def example(self) -> Dataset:
+        """Return a few samples of random numbers in the shapes of the modalities, such as an export needs."""
+        draw, values = torch.Generator().manual_seed(0), {}
+        for name, shape in self.description.shapes.items():
+            dtype = getattr(torch, self.description.dtypes[name])
+            most = (
+                1 if dtype.is_floating_point else 256 if dtype == torch.uint8 else 0
+            )  # 0: any vocabulary has that code
+            values[name] = (most * torch.rand(4, *shape, generator=draw)).to(dtype)
+        return Dataset("example", values, torch.zeros(4, dtype=torch.long))
+
+    @property
+    def _fitted(self) -> GaugePlus:
+        if not hasattr(self, "module_"):
+            raise ValueError("this GaugePlusClassifier is not fitted; call fit(train, val) first, or load a saved one")
+        return self.module_
+
+    def _build(self, like: Mapping[str, Tensor]) -> GaugePlus:
+        own = self.description
+        if set(like) != set(own.encoders):
+            raise ValueError(f"the samples have {sorted(like)}, the encoders {sorted(own.encoders)}; give one for each")
+        with seeded(own.settings.seed, "build", "GAUGE+"):
+            encoders = {name: self._encoder(name, values) for name, values in like.items()}
+            network = Network(Transformer(own.dim, heads=4, depth=own.depth), own.dim, len(own.classes))
+            gating: Gating | Literal["trust"] = "trust" if own.trust else UNGATED
+            return GaugePlus(UnitEncoder(encoders, own.dim), network, gating=gating, corrupt=own.settings.corrupt)
+
+    def _encoder(self, name: str, like: Tensor) -> OwnEncoder:
+        """The encoder of a modality; one of ours that reads parts of it has a unit that reads all of it, too."""
+        shape, (kind, options) = like.shape[1:], self.description.encoders[name]
+        if name in self.modules:
+            return OwnEncoder(deepcopy(self.modules[name]), shape, like)
+        encoder = ENCODERS.get(kind)(shape, self.description.dim, **options)
+        sizes = {key: value for key, value in options.items() if key == "cardinalities"}
+        if encoder.units > 1 and not encoder.whole:
+            table = FlatTable(shape, self.description.dim, **sizes) if len(shape) == 1 else None
+            encoder = WithWhole(encoder, table)
+        return OwnEncoder(encoder, shape, None if sizes else like)
+
+    def _on_device(self, data: Dataset) -> Dataset:
+        if data.shapes != self.description.shapes:
+            raise ValueError(f"the samples have {data.shapes}, the model was trained on {self.description.shapes}")
+        return data.to(self.device)
+
+    def _check(self) -> Tensor:
+        """The probabilities of samples for which a loaded model has to give the same."""
+        return torch.from_numpy(self.predict_proba(self.example()))
+
+
+def _named(encoder: str | tuple[str, Mapping[str, Any]] | nn.Module) -> tuple[str, dict[str, Any]]:
+    if isinstance(encoder, nn.Module):
+        return "", {}
+    return (encoder, {}) if isinstance(encoder, str) else (encoder[0], dict(encoder[1]))

@@ -1,0 +1,125 @@
+"""GaugePlusClassifier: digits in two modalities, any missing, with an encoder of one's own, through every step."""
+
+import numpy as np
+import pytest
+import torch
+from helpers import unchecked
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.utils.data import DataLoader
+
+from gauge import GaugePlusClassifier, TrainSettings, check_encoder, explain, export
+from gauge.data import gather
+
+SETTINGS = TrainSettings(epochs=6, batch_size=32, learning_rate=5e-3, selection=("complete",))
+
+
+class Rows(nn.Module):
+    """Each row of an image as a vector."""
+
+    def __init__(self, width=16, sign=1):
+        super().__init__()
+        self.layer, self.sign = nn.Linear(8, width), sign
+
+    def forward(self, image):
+        return self.sign * torch.relu(self.layer(image[:, 0]))
+
+
+def two_modalities():
+    """Upper half of each digit as an image, ink of the columns of the lower half as a table; some of both missing."""
+    digits = load_digits(n_class=3)
+    scans = torch.tensor(digits.images, dtype=torch.float32) / 16
+    image, ink = scans[:, None, :4], scans[:, 4:].sum(1)
+    image[::7], ink[1::7], ink[2::7, 0] = torch.nan, torch.nan, torch.nan
+    return gather({"image": image, "ink": ink}, digits.target)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["", "trust"])
+def fitted(request):
+    data, order = two_modalities(), torch.randperm(537, generator=torch.Generator().manual_seed(0))
+    encoders, options = {"image": Rows(), "ink": "columns"}, {"dim": 16, "depth": 1, "trust": request.param}
+    with unchecked():
+        model = GaugePlusClassifier(encoders, ["zero", "one", "two"], settings=SETTINGS, verbose=False, **options)
+        return model.fit(data.take(order[:400])), data.take(order[400:])
+
+
+def test_it_learns_and_is_evaluated_under_every_subset(fitted):
+    model, test = fitted
+    lines = model.evaluate(test)
+    assert list(lines.index) == ["complete", "missing=image", "missing=ink"]
+    assert lines["accuracy"]["complete"] == (model.predict(test) == model.classes_[test.labels]).mean() > 0.9
+    assert (lines["accuracy"] > 0.6).all()
+
+
+def test_effects_are_exact_and_votes_and_subsets_are_shown(fitted, tmp_path):
+    model, test = fitted
+    some = test.take((test.observed["image"] & test.observed["ink"].all(1)).nonzero()[:5, 0])
+    explanation = model.explain(some, columns={"ink": [f"column {number}" for number in range(8)]})
+    whole, chosen = model.predict_proba(some), model.predict_proba(some).argmax(1)
+    hidden = gather({"image": torch.full_like(some.inputs["image"], torch.nan), "ink": some.inputs["ink"]})
+    effect = (whole - model.predict_proba(hidden))[range(5), chosen]
+    np.testing.assert_allclose(explanation.effects["image"], effect, atol=1e-5)
+    assert explanation.rows[0].votes.keys() == {"network", "image", "ink"}
+    assert explanation.rows[0].subsets["image + ink"] == pytest.approx(whole[0].max(), abs=1e-5)
+    units = explanation.to_frame()
+    assert (units["trusted"].notna() == model.description.trust).all()
+    assert len(explain(model.module_, some.batch(torch.arange(5))).to_frame()) == len(units) == 5 * (4 + 8 + 1)
+    explanation.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "Modalities" in page
+    assert "olumns</" not in page, "words of tables"
+
+
+def test_a_saved_model_gives_the_same_and_what_does_not_fit_is_refused(fitted, tmp_path):
+    model, test = fitted
+    model.save(tmp_path / "model.safetensors")
+    again = GaugePlusClassifier.load(tmp_path / "model.safetensors", {"image": Rows()})
+    assert np.array_equal(again.predict_proba(test), model.predict_proba(test))
+    for own, message in (
+        ({}, r"of your own for \['image'\], and load was given \[\]; give them as encoders="),
+        (
+            {"image": Rows(width=8)},
+            r"is float32 \[16, 8\], the model has .* build your encoders for \['image'\] as for",
+        ),
+        ({"image": Rows(sign=-1)}, r"differ by .* although all weights fit; build your encoders for \['image'\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            GaugePlusClassifier.load(tmp_path / "model.safetensors", own)
+
+
+@pytest.mark.slow
+def test_an_encoder_of_ones_own_is_exported(fitted, tmp_path):
+    with unchecked():
+        assert export(fitted[0], tmp_path / "model.onnx").difference < 1e-3
+
+
+def test_pairs_and_loaders_of_them_give_the_same_samples():
+    pairs = [({"scan": torch.full((2,), float(row)), "note": torch.tensor([row])}, row % 2) for row in range(5)]
+    one, other = gather(pairs), gather(DataLoader(pairs, batch_size=2))
+    assert one.fingerprint == other.fingerprint
+    assert gather([({"scan": torch.ones(2)}, 0), ({"note": torch.ones(1)}, 1)]).observed["note"].tolist() == [
+        False,
+        True,
+    ]
+    with pytest.raises(ValueError, match="sample 1 of 'photo' is NaN in part"):
+        gather({"photo": torch.tensor([[[1.0, 2.0]], [[1.0, torch.nan]]])})
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (
+            nn.Conv2d(1, 4, 3),
+            r"returns \[3, 4, 2, 6\] for 3 samples; an encoder returns a vector \[3, c\] or a sequence",
+        ),
+        (nn.Linear(7, 4), r"cannot read samples of shape \(1, 4, 8\) .* change its layers"),
+        (
+            nn.Sequential(nn.Flatten(0), nn.Unflatten(0, (3, 32)), nn.Softmax(0)),
+            "for a sample alone than in a batch|cannot",
+        ),
+        ("mlp", "an encoder is an nn.Module, not a str"),
+    ],
+)
+def test_a_module_that_is_no_encoder_is_refused(module, message):
+    with unchecked(), pytest.raises(ValueError, match=message):
+        check_encoder(module, (1, 4, 8))
