@@ -95,7 +95,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     tune : {"head", "lora", "all"} or mapping, default="head"
         What is trained of pretrained encoders: only the projection after them, low-rank changes of their attention (LoRA),
         or all weights; a mapping says it by column.
-    preset : {"fast", "default"}, default="default"
+    preset : {"default", "fast"}, default="default"
         How much time is spent. "fast": trees and a linear model. "default": the network, too. Other parameters go before
         what a preset stands for.
     experts : str or list of str, default="auto"
@@ -197,10 +197,20 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     Examples
     --------
-    >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 10, "sex": ["f", None, "m", "m"] * 10})
-    >>> model = GaugeClassifier(epochs=2, random_state=0, verbose=False).fit(table, ["well", "ill", "well", "ill"] * 10)
+    >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "sex": ["f", None, "m", "m"] * 20})
+    >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False)
+    >>> model.fit(table, ["well", "ill", "well", "ill"] * 20).predict(table[:2]).tolist()
+    ['well', 'ill']
     >>> model.predict_proba(table[:2]).shape
     (2, 2)
+    >>> model.predict_set(table[:1], coverage=0.9).tolist()
+    [[False, True]]
+    >>> model.explain(table[:1]).to_frame()["column"].tolist()
+    ['age', 'sex']
+    >>> model.advise(table[1:2])["column"].tolist()
+    ['sex']
+    >>> model.evaluate(table, ["well", "ill", "well", "ill"] * 20)["accuracy"]
+    1.0
     """
 
     fitted_: Fitted
@@ -302,14 +312,34 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         folder: File = None,
         on_epoch: "OnEpoch | None" = None,
     ) -> Self:
-        """Train on rows and their labels, or the name of the column with the labels. X may be the path of a table in files,
-        also of a folder or a pattern (parts/*.parquet), that may be larger than memory. From rows whose label is missing
-        (NaN, None, a blank text; -1 is a class like any other) columns and trust are learned, and no more.
+        """Train on rows and their labels.
 
-        `groups`, a column or a value for each row, keeps rows together wherever some are held out, such as those of one
-        patient; a column of groups is not learned from. With `time`, a column or a value for each row, the latest rows are
-        held out. With a folder every epoch is saved, and the same call continues an interrupted training. `on_epoch` is
-        called with the name of the stage after each epoch of the network; `history_` has their losses.
+        From rows whose label is missing (NaN, None, a blank text; -1 is a class like any other) columns and trust are
+        learned, and no more.
+
+        Parameters
+        ----------
+        X
+            Rows, or the path of a table in files, also of a folder or a pattern (parts/*.parquet), that may be larger than
+            memory.
+        y
+            Labels, or the name of the column that has them.
+        sample_weight
+            What each row counts; only ratios matter.
+        groups
+            A column, or a value for each row: rows of one group, such as a patient, stay together wherever some are held
+            out. A column of groups is not learned from.
+        time
+            A column, or a value for each row: the latest rows are held out.
+        folder
+            Every epoch is saved here, and the same call continues an interrupted training.
+        on_epoch
+            Called with the name of the stage after each epoch of the network; `history_` has their losses.
+
+        Returns
+        -------
+        GaugeClassifier
+            The classifier itself.
         """
         started = clock.monotonic()
         options = self.get_params(deep=False)
@@ -354,7 +384,18 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of every class, in the order of `classes_`; the class prior for a row without values."""
+        """Return the probability of every class.
+
+        Parameters
+        ----------
+        X
+            Rows: a DataFrame, or what `fit` takes. Columns may be missing.
+
+        Returns
+        -------
+        ndarray of shape [rows, classes]
+            In the order of `classes_`; the class prior for a row without values.
+        """
         with self._ready(X) as (fitted, X):
             return fitted.predict_proba(X)
 
@@ -364,15 +405,41 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         return np.log(probabilities.clip(np.finfo(probabilities.dtype).tiny))
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of every row with the largest probability times its `class_weight`: the most probable one unless weights
-        are given, and then not always."""
+        """Return the class of every row with the largest probability times its `class_weight`: the most probable one unless
+        weights, a metric or a threshold are given, and then not always.
+
+        Parameters
+        ----------
+        X
+            Rows: a DataFrame, or what `fit` takes. Columns may be missing.
+
+        Returns
+        -------
+        ndarray of shape [rows]
+            Classes, as in the training labels.
+        """
         return self.decide(self.predict_proba(X))
 
     def predict_set(self, X: Any, coverage: float = COVERAGE, *, by_class: bool = False) -> np.ndarray:
-        """Which classes each row may have, so that the right one is among them with probability `coverage`, whatever share
-        of its values is missing: [rows, classes], in the order of `classes_`. A row with one class has an answer; several
-        or none mean that the model should abstain. With `by_class` the promise holds for the rows of every class, also of a
-        rare one, and sets are larger. See docs/prediction-sets.md for what it rests on."""
+        """Return the classes that each row may have, so that the right one is among them with probability `coverage`.
+
+        The promise holds whatever share of the values is missing. A row with one class has a prediction; several or none
+        mean that the model should abstain. See docs/prediction-sets.md for what it rests on.
+
+        Parameters
+        ----------
+        X
+            Rows: a DataFrame, or what `fit` takes. Columns may be missing.
+        coverage
+            How often the right class is in the set.
+        by_class
+            Whether the promise holds for the rows of every class, also of a rare one; sets are larger.
+
+        Returns
+        -------
+        ndarray of bool and shape [rows, classes]
+            In the order of `classes_`.
+        """
         with self._ready(X) as (fitted, X):
             return fitted.predict_set(X, coverage, by_class=by_class)
 
@@ -396,11 +463,25 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.fitted_.record()
 
     def explain(self, X: Any, y: Any = None, *, exact: bool = False, keep: Sequence[str] = ()) -> Explanation:
-        """Every unit of every row with its value, score, gate and attention in the network, how much each cell is used (how
-        far the probability of the predicted class, by all experts, falls when the cell is missing), and how far it is
-        trusted (the probability that it is right, from how well it fits the others). `exact` adds the effects of words and
-        of parts of images. Without a network that has gates there are no scores, gates and attention. `y`, labels or the
-        name of their column, is shown beside the predictions; `keep` are columns of X to recognise the rows by.
+        """Return what each value of every row contributed to its prediction.
+
+        Parameters
+        ----------
+        X
+            Rows: a DataFrame, or what `fit` takes. Columns may be missing.
+        y
+            Labels or the name of their column, shown beside the predictions.
+        exact
+            Whether to measure the effects of words and of parts of images and signals, too.
+        keep
+            Columns of X to recognise rows by.
+
+        Returns
+        -------
+        Explanation
+            How much each cell is used (how far the probability of the predicted class, by all experts, falls when the cell
+            is missing) and trusted (the probability that it is right, from how well it fits the others); where the network
+            has gates also its scores, gates and attention. `to_html` writes a page.
         """
         with self._ready(X) as (fitted, X):
             return fitted.explain(X, y, exact=exact, keep=keep)
@@ -425,21 +506,44 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         return model
 
     def importance(self, X: Any, y: Any = None) -> pd.DataFrame:
-        """What each column does for the answers of all experts, the most important first, with a 95 % interval.
+        """Return what each column does for the predictions, the most important first, with a 95 % interval.
 
-        With labels, or the name of their column, it is the increase of the log loss when the values of the column are
-        shuffled, about zero for noise; without them the mean absolute effect on the probability of the predicted class.
+        Parameters
+        ----------
+        X
+            Rows: a DataFrame, or what `fit` takes. Columns may be missing.
+        y
+            Labels or the name of their column.
+
+        Returns
+        -------
+        DataFrame
+            With labels the increase of the log loss when the values of the column are shuffled, about zero for noise;
+            without them the mean absolute effect on the probability of the predicted class.
         """
         with self._ready(X) as (fitted, X):
             return fitted.importance(X, y)
 
     def advise(self, X: Any, *, costs: Mapping[str, Any] | None = None, worth: Any = None) -> pd.DataFrame:
-        """Which missing values to get for each row: how far the log loss is expected to fall once each is known, with a 95 %
-        interval, given what the row already has. Values that are there but rare or unreadable are left out.
+        """Return which missing values to get for each row: how far the log loss is expected to fall once each is known.
 
-        `costs` of columns are in any unit: 1 by default, None for a value that cannot be had. The lines of a row are in the
-        order of gain per cost. A value is `advised` if its gain is beyond chance and, with `worth`, the price of a fall of
-        the log loss by 1, larger than its cost; if none is, stop. After each new value, ask again.
+        Values that are there but rare or unreadable are left out. After each new value, ask again.
+
+        Parameters
+        ----------
+        X
+            Rows: a DataFrame, or what `fit` takes. Columns may be missing.
+        costs
+            Of columns, in any unit: 1 by default, None for a value that cannot be had.
+        worth
+            The price of a fall of the log loss by 1, in the same unit.
+
+        Returns
+        -------
+        DataFrame
+            A line for each missing value with its gain, a 95 % interval and the gain per cost, by which the lines of a row
+            are ordered. A value is `advised` if its gain is beyond chance and, with `worth`, larger than its cost; if none
+            is, stop.
         """
         with self._ready(X) as (fitted, X):
             return fitted.advise(X, costs=costs, worth=worth)
@@ -473,14 +577,39 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             return fitted.evaluate(X, y, **choices)
 
     def drift(self, X: Any) -> Drift:
-        """Which columns of new rows moved since training, in values or missing rates, and which rows are unlike anything
-        that it saw; they need no labels. `print` it for a report in words."""
+        """Return which columns of new rows moved since training, and which rows are unlike anything that it saw.
+
+        Parameters
+        ----------
+        X
+            Rows: a DataFrame, or what `fit` takes. Columns may be missing.
+
+        Returns
+        -------
+        Drift
+            `print` it for a report in words. No labels are needed.
+        """
         with self._ready(X) as (fitted, X):
             return fitted.drift(X)
 
     def audit(self, X: Any, *, seed: int = 0) -> CellAudit:
-        """How far the trust in cells can be believed, on rows that need no labels: some of their known values are hidden and
-        imputed, others swapped with another row's, and the trust is compared with the truth."""
+        """Return how far the trust in cells can be believed.
+
+        Some known values are hidden and imputed, others swapped with another row's, and the trust is compared with the
+        truth. No labels are needed.
+
+        Parameters
+        ----------
+        X
+            Rows: a DataFrame, or what `fit` takes. Columns may be missing.
+        seed
+            Decides which values are hidden and swapped.
+
+        Returns
+        -------
+        CellAudit
+            `print` it for a report in words.
+        """
         with self._ready(X) as (fitted, X):
             return fitted.audit(X, seed=seed)
 
@@ -493,13 +622,29 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         return network
 
     def save(self, folder: str | Path) -> None:
-        """Write weights, columns and a model card; loading them executes no code."""
+        """Write weights, columns and a model card; loading them executes no code.
+
+        Parameters
+        ----------
+        folder
+            Where the files go.
+        """
         check_is_fitted(self, "fitted_")
         self.fitted_.save(Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None, image_folder: File = None) -> Self:
-        """The classifier that `save` wrote to a folder, ready to predict."""
+        """Return the classifier that `save` wrote to a folder, ready to predict.
+
+        Parameters
+        ----------
+        folder
+            The folder of a saved model.
+        device
+            As in the constructor.
+        image_folder
+            The folder that image paths are relative to.
+        """
         fitted = Fitted.load(Path(folder), device=device)
         with usable(Path(folder)):
             model = cls(**fitted.options).set_params(device=device, image_folder=image_folder, verbose=False)
