@@ -187,7 +187,11 @@ def test_a_forged_description_with_a_renewed_checksum_is_refused(part, tmp_path)
     about = json.loads(entries["gauge"])
     forged = [{name: value for name, value in about.items() if name != left} for left in about]
     forged += [about | {"classes": about["classes"] | {"type": name}} for name in ("float9", "V8", "int8", ["text"])]
-    forged += [about | {name: 7} for name in about if name not in ("target", "named", "classes", "class_weight")]
+    forged += [
+        about | {name: 7}
+        for name in about
+        if name not in ("target", "named", "classes", "class_weight", "training_rows")
+    ]
     forged += [
         about | {"class_weight": weights} for weights in (["x", "y"], [{}], [1.0], [float("nan")] * 2, [-1.0] * 2)
     ]

@@ -83,8 +83,7 @@ def test_a_category_not_seen_in_training_is_missing_and_reported(caplog):
         codes = column.numbers(pd.Series(["f", "x", None], name="sex"))
     assert codes[0] == 0
     assert np.isnan(codes[1:]).all()
-    assert "'sex': 1 values were not seen in training" in caplog.text
-    assert "count as missing, first 'x' (row 1)" in caplog.text
+    assert "column 'sex', row 1: 'x' was not seen in training; counted as missing" in caplog.text
 
 
 def test_integers_as_categories_are_the_same_where_missing_cells_make_them_floats():

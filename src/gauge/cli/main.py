@@ -35,7 +35,7 @@ def main() -> None:
         app(prog_name="gauge")
     except (ValueError, FloatingPointError, OSError) as error:
         print(f"gauge: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(getattr(error, "exit_code", 2))
 
 
 def _stop(*_: object) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gauge.cli.loading import load_fitted
-from gauge.cli.options import AsJson, Device, Model, OutsideImages, Plugins, TableFile
+from gauge.cli.options import AsJson, Device, Model, OutsideImages, Plugins, Strict, TableFile
 
 
 def evaluate(
@@ -31,6 +31,7 @@ def evaluate(
     plugin: Plugins = None,
     device: Device = None,
     as_json: AsJson = False,
+    strict: Strict = False,
 ) -> None:
     """Evaluate a classifier of `gauge fit` on a table with labels.
 
@@ -42,16 +43,19 @@ def evaluate(
     files: dict[str, Any] = {"device": device, "outside_images": outside_images}
     classifier = load_fitted(model, table, **files)
     from gauge.tabular.table.files import read_table_file
+    from gauge.tabular.table.guard import watched
 
     rows = read_table_file(table)
     chosen: dict[str, Any] = {"threshold": threshold, "positive": positive, "by": by or ()}
     chosen |= {} if groups is None else {"groups": groups}
     other = None if against is None else load_fitted(against, table, **files)
     evaluations = []
-    for hidden in protocols or [None]:
-        evaluations.append(classifier.evaluate(rows, against=other, protocol=hidden, **chosen))
-        if not as_json:
-            print(*([f"with further values hidden: {hidden}\n"] if hidden else []), evaluations[-1], "", sep="\n")
+    with watched(strict=strict):
+        for hidden in protocols or [None]:
+            evaluations.append(classifier.evaluate(rows, against=other, protocol=hidden, **chosen))
+    if not as_json:
+        for hidden, each in zip(protocols or [None], evaluations, strict=True):
+            print(*([f"with further values hidden: {hidden}\n"] if hidden else []), each, "", sep="\n")
     if as_json:
         values = [each.to_json() for each in evaluations]
         print(json.dumps(values if len(protocols) > 1 else values[0], indent=2))

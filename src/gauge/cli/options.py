@@ -50,6 +50,10 @@ Model = Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote.")]
 ModelOrExport = Annotated[
     Path, typer.Argument(help="Folder that `gauge fit` wrote, or file that `gauge export` wrote.")
 ]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", help="Refuse a table with values unlike training or that cannot be read: exit code 3."),
+]
 Epochs = Annotated[int | None, typer.Option(min=1, help="Train every stage for this many epochs, for a quick look.")]
 PLUGIN = "Python file with components of your own; may be repeated."
 Plugins = Annotated[list[Path] | None, typer.Option("--plugin", callback=_load_plugins, is_eager=True, help=PLUGIN)]

@@ -17,6 +17,7 @@ from gauge.cli.options import (
     ModelOrExport,
     OutsideImages,
     Plugins,
+    Strict,
     TableFile,
     named,
 )
@@ -87,6 +88,7 @@ def predict(
     workers: Annotated[int, typer.Option(min=1, help="Workers on the cluster, each with a model.")] = 2,
     plugin: Plugins = None,
     device: Device = None,
+    strict: Strict = False,
 ) -> None:
     """The class of every row and the probability of each class. Tables are read in parts, and may be larger than memory."""
     check_paths(model, table)
@@ -101,15 +103,18 @@ def predict(
     if ray:
         _predict_on_ray(model, table, out, workers, **answers, **files)
     else:
-        _predict_here(model, table, out, answers, **files)
+        _predict_here(model, table, out, answers, strict=strict, **files)
 
 
-def _predict_here(model: Path, table: Path, out: Path | None, answers: dict[str, Any], **files: Any) -> None:
+def _predict_here(
+    model: Path, table: Path, out: Path | None, answers: dict[str, Any], *, strict: bool, **files: Any
+) -> None:
     """Write the predictions to a file or to the terminal, and report what the labels in the table say about them."""
     with heavy_imports():
         from gauge.data.files import write_bytes
         from gauge.deploy.exported import load_classifier
         from gauge.deploy.scoring import FORMATS, ScoredRows, answers_file, predict_table
+        from gauge.tabular.table.guard import watched
         from gauge.tabular.table.paths import table_files, table_folder
 
     if out is not None and out.suffix not in FORMATS:
@@ -122,7 +127,7 @@ def _predict_here(model: Path, table: Path, out: Path | None, answers: dict[str,
 
     def write(file: Any) -> None:
         nonlocal count
-        with answers_file(file, ".csv" if out is None else out.suffix) as append:
+        with watched(strict=strict), answers_file(file, ".csv" if out is None else out.suffix) as append:
             count = predict_table(classifier, table, append, **answers)
 
     if out is None:
@@ -158,6 +163,7 @@ def explain(
     outside_images: OutsideImages = False,
     plugin: Plugins = None,
     device: Device = None,
+    strict: Strict = False,
 ) -> None:
     """How much each value of every row was used, how far it is trusted, and what would help: a page or a table."""
     if out.suffix not in (".html", ".htm", ".csv"):
@@ -168,13 +174,15 @@ def explain(
     classifier = load_fitted(model, table, outside_images=outside_images, device=device)
     from gauge.data.files import write_text
     from gauge.tabular.table.files import read_table_file
+    from gauge.tabular.table.guard import watched
 
     every = read_table_file(table)
     chosen = every.iloc[int(first_last[1]) : int(first_last[2])]
     if not len(chosen):
         raise ValueError(f"{table} has no rows {rows}; choose others")
     labels = classifier.target if classifier.target in chosen else None
-    explanation = classifier.explain(chosen, labels, exact=exact, keep=keep or ())
+    with watched(strict=strict):
+        explanation = classifier.explain(chosen, labels, exact=exact, keep=keep or ())
     if out.suffix == ".csv":
         write_text(out, explanation.to_frame().to_csv(index=False))
     else:

@@ -116,6 +116,8 @@ def _export_classifier(fitted: Fitted, path: Path, kind: str, whole: Fitted) -> 
         left_out=left_out,
         prediction_sets=fitted.prediction_sets,
         vocabularies={},
+        missing_rates=dict(fitted.missing_rates),
+        training_rows=fitted.n_rows["train"],
     ).model_dump(mode="json")
     part = f"its {' and '.join(fitted.experts)}" if left_out else "the model"
     if kind == "pt2":

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 
 from gauge.deploy.operators import check_operators
 from gauge.tabular.saved.classifier import TableClassifier, image_files
-from gauge.tabular.saved.files import STRICT, Classes, ClassWeights, validated
+from gauge.tabular.saved.files import STRICT, Classes, ClassWeights, Count, Share, validated
 from gauge.tabular.saved.prediction_sets import PredictionSets
 from gauge.tabular.table.arrays import (
     cells,
@@ -32,6 +32,7 @@ from gauge.tabular.table.arrays import (
     flag_positions,
 )
 from gauge.tabular.table.columns import Column
+from gauge.tabular.table.guard import watched
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,8 @@ class ExportDescription(BaseModel):
     left_out: dict[str, str]
     prediction_sets: PredictionSets | None
     vocabularies: dict[str, list[str]]
+    missing_rates: dict[str, Share]
+    training_rows: Count
 
 
 def seal(content: bytes) -> bytes:
@@ -157,8 +160,11 @@ class ExportedClassifier(TableClassifier):
             raise ValueError("its classes and their weights differ in number")
         self.target, self.named, self.prediction_sets = about.target, about.named, about.prediction_sets
         self.vocabularies = numbered(about.vocabularies)
+        self.missing_rates, self.training_rows = about.missing_rates, about.training_rows
         self._names = about.names
         self._columns = columns_from_json(about.columns)
+        if list(self.missing_rates) != [column.name for column in self._columns]:
+            raise ValueError("its missing rates are those of other columns")
         self._positions = flag_positions(self.columns)
         self._counted = {name: contents(self.columns)[name] for name in self.vocabularies}
         self._required = {column.name for column in self.columns}
@@ -188,13 +194,15 @@ class ExportedClassifier(TableClassifier):
         return self.predict_proba(pd.DataFrame([row], dtype=object))[0]
 
     def predict_with_observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        frame = self.frame(X)
-        encoded = encode_rows(self.columns, frame, self.files)
-        nothing = [None] * len(frame)
-        return self._answers(encoded, lambda name: frame[name].tolist() if name in frame else nothing)
+        with watched():
+            frame = self.frame(X)
+            encoded = encode_rows(self.columns, frame, self.files)
+            nothing = [None] * len(frame)
+            return self._answers(encoded, lambda name: frame[name].tolist() if name in frame else nothing)
 
     def predict_row_with_observed(self, row: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-        return self._answers(encode_row(self.columns, row, self.files), lambda name: [row[name]])
+        with watched():
+            return self._answers(encode_row(self.columns, row, self.files), lambda name: [row[name]])
 
     def _texts(self, values: Values) -> dict[str, Iterable[str]]:
         """The whole texts of the columns whose terms are counted."""
@@ -224,10 +232,10 @@ class ExportedClassifier(TableClassifier):
     ) -> tuple[np.ndarray, np.ndarray]:
         """The probabilities of encoded rows, and which columns they have; `values` are those of a column by its name."""
         flags = np.concatenate([each if each.ndim == 2 else each[:, None] for _, each in encoded.values()], 1)
-        empty = int((~flags.any(1)).sum())
-        if empty:
-            logger.warning("%d rows have no values and get the class prior", empty)
-        return self._run(self._feed(encoded, values), len(flags)), flags[:, self._positions]
+        observed = flags[:, self._positions]
+        with watched() as watch:
+            watch.add_rows(observed, self.missing_rates, self.training_rows)
+        return self._run(self._feed(encoded, values), len(flags)), observed
 
     def _feed(self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], values: Values) -> dict[str, np.ndarray]:
         """The inputs of the graph."""

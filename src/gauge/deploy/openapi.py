@@ -21,7 +21,7 @@ def openapi(model: str, rows: type[BaseModel]) -> dict[str, Any]:
     schemas = {**schema.pop("$defs"), "Rows": schema}
     body = {"required": True, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Rows"}}}}
     switch = {"type": "boolean", "default": False}
-    text = "Refuse rows with values that would count as missing."
+    text = "Refuse rows with values that would count as missing, or are unlike those of training."
     strict = {"name": "strict", "in": "query", "description": text, "schema": switch}
     text = "Add the classes that each row may have, the right one among them this often."
     coverage = {"name": "coverage", "in": "query", "description": text, "schema": {"type": "number"}}

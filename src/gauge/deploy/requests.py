@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, create
 from gauge.tabular.saved.prediction_sets import check_coverage
 from gauge.tabular.table.cells import MISSING
 from gauge.tabular.table.columns import Cell, Column
+from gauge.tabular.table.guard import Watch
 
 MAX_LISTED_PROBLEMS = 10  # in an answer
 # What begins a text or a value of JSON, after anything else; and a part of a text, with the quote that ends it.
@@ -249,9 +250,9 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number of JSON; send null for a missing value")
 
 
-def notes(columns: Sequence[Column], rows: Sequence[RowCells], observed: np.ndarray) -> list[list[Note]]:
-    """For each row, the values that were given but count as missing, those that are not `observed`, [rows, columns]; and
-    those of columns that training did not have."""
+def notes(columns: Sequence[Column], rows: Sequence[RowCells], observed: np.ndarray, watch: Watch) -> list[list[Note]]:
+    """For each row, the values that were given but count as missing, those that are not `observed`, [rows, columns]; those
+    that are unlike training; and those of columns that training did not have."""
     extra = "is not a column of the model, and ignored; /openapi.json lists them"
     by_row: list[list[Note]] = [
         [{"column": name, "value": value, "note": extra} for name, value in row.extra.items()] for row in rows
@@ -261,6 +262,11 @@ def notes(columns: Sequence[Column], rows: Sequence[RowCells], observed: np.ndar
         if value is not None and not (isinstance(value, str) and value.strip().lower() in MISSING):
             problem = f"{column.unread_reason}; counts as missing"
             by_row[row].append({"column": column.name, "value": shown(value), "note": problem})
+    positions = {column.name: index for index, column in enumerate(columns)}
+    for (name, reason), seen in watch.seen.items():
+        for row in seen.rows:
+            if observed[row, index := positions[name]]:
+                by_row[row].append({"column": name, "value": shown(rows[row][index]), "note": reason})
     return by_row
 
 

@@ -16,6 +16,7 @@ from gauge.deploy.scoring import set_names
 from gauge.deploy.ui import form_page
 from gauge.reports.evidence import RowEvidence
 from gauge.tabular.saved.classifier import TableClassifier
+from gauge.tabular.table.guard import watched
 
 logger = logging.getLogger(__name__)
 
@@ -52,19 +53,19 @@ class Loaded:
         """The class of each row, the probability of every class, notes on values that count as missing and, for rows with a
         promise, the classes of their prediction sets."""
         rows = [cells for cells, _ in requested]
-        if len(rows) == 1:
-            probabilities, observed = self.classifier.predict_row_with_observed(
-                dict(zip(self.reader.names, rows[0], strict=True))
-            )
-        else:
-            probabilities, observed = self.classifier.predict_with_observed(self.frame(rows))
+        with watched(quiet=True) as watch:
+            if len(rows) == 1:
+                only = dict(zip(self.reader.names, rows[0], strict=True))
+                probabilities, observed = self.classifier.predict_row_with_observed(only)
+            else:
+                probabilities, observed = self.classifier.predict_with_observed(self.frame(rows))
         names = [str(label) for label in self.classifier.classes.tolist()]
         answers = [
             {"prediction": predicted, "probabilities": dict(zip(names, row, strict=True)), "notes": noted}
             for predicted, row, noted in zip(
                 self.classifier.decide(probabilities).tolist(),
                 probabilities.astype(float).round(6).tolist(),
-                notes(self.classifier.columns, rows, observed),
+                notes(self.classifier.columns, rows, observed, watch),
                 strict=True,
             )
         ]
@@ -77,10 +78,11 @@ class Loaded:
 
     def explanations(self, rows: Sequence[RowCells]) -> list[dict[str, Any]]:
         """The answers for each row with and without gates, its units, and notes on values that count as missing."""
-        evidence = self.classifier.evidence(self.frame(rows))
+        with watched(quiet=True) as watch:
+            evidence = self.classifier.evidence(self.frame(rows))
         read = [{unit.column for unit in row.units if unit.state == "observed"} for row in evidence]
         observed = np.array([[column.name in names for column in self.classifier.columns] for names in read])
-        by_row = notes(self.classifier.columns, rows, observed)
+        by_row = notes(self.classifier.columns, rows, observed, watch)
         return [_evidence(row) | {"notes": each} for row, each in zip(evidence, by_row, strict=True)]
 
 

@@ -4,7 +4,6 @@ The folder has weights (safetensors), everything else (JSON), the losses of trai
 """
 
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -63,13 +62,12 @@ from gauge.tabular.saved.files import (
 )
 from gauge.tabular.table.arrays import column_of
 from gauge.tabular.table.columns import Column, ImageFiles
+from gauge.tabular.table.guard import watched
 from gauge.tabular.table.inputs import as_pandas, group_numbers, is_frame, labels_of
 from gauge.tabular.table.rows import Rows
-from gauge.tabular.table.schema import Encoded, Schema
+from gauge.tabular.table.schema import Schema
 from gauge.training import checkpoint
 from gauge.training.metrics import ACCURACY
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -105,19 +103,21 @@ class Fitted(Record, TableClassifier):
 
     def read(self, X: Any) -> tuple[pd.DataFrame, Rows]:
         """Return rows as given and as the experts read them."""
-        frame = self.frame(X)
-        encoded = self.schema.encode(frame, self.files)
-        _report_empty(encoded)
-        return frame, Rows.from_frame(self.schema, frame, encoded)
+        with watched() as watch:
+            frame = self.frame(X)
+            rows = Rows.from_frame(self.schema, frame, self.schema.encode(frame, self.files))
+            watch.add_rows(rows.observed(), self.missing_rates, self.n_rows["train"])
+        return frame, rows
 
     def predict_with_observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         rows = self.read(X)[1]
         return self.ensemble.predict(rows), rows.observed()
 
     def predict_row_with_observed(self, row: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-        encoded = self.schema.encode_row(row, self.files)
-        _report_empty(encoded)
-        rows = Rows.from_columns(self.schema, lambda column: column_of(column, [row[column.name]]), encoded)
+        with watched() as watch:
+            encoded = self.schema.encode_row(row, self.files)
+            rows = Rows.from_columns(self.schema, lambda column: column_of(column, [row[column.name]]), encoded)
+            watch.add_rows(rows.observed(), self.missing_rates, self.n_rows["train"])
         return self.ensemble.predict(rows), rows.observed()
 
     def record(self) -> None:
@@ -378,8 +378,3 @@ class Fitted(Record, TableClassifier):
             judged = self.trust.observed(rows.cells), self.trust.imputed(missing, self.trust.guesses(missing))
             if not all(np.isfinite(each).all() for each in judged):
                 raise ValueError("the trust in its cells is NaN")
-
-
-def _report_empty(encoded: Encoded) -> None:
-    if encoded.empty.any():
-        logger.warning("%d rows have no values and get the class prior", encoded.empty.sum())

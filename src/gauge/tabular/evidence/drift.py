@@ -2,7 +2,7 @@
 
 stability index   Σ_bins (new - old) · log(new / old), over tenths of a number's training values or over categories
 unlikeness        the p value of a row's numbers under the normal distribution of their training ranks, given which it has;
-                  a number that is beyond all of training by more than half of their range is unlike them in any case
+                  a number that is far from all of training, as the guard says, is unlike them in any case
 
 The index is that of credit scoring; from 0.1 on, and beyond chance in a chi-squared test, a column counts as moved. New rows
 of the same source have categories that training never saw, about as many as occurred once in training (Good and Turing).
@@ -17,11 +17,10 @@ import pandas as pd
 from scipy.special import chdtrc
 
 from gauge.tabular.table.cells import missing
+from gauge.tabular.table.guard import CHANCE, share_moved
 from gauge.tabular.table.inputs import row_names
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
-
-CHANCE = 0.01  # of a column that did not move, over all columns together
 
 
 @dataclass(frozen=True)
@@ -144,10 +143,10 @@ def measure_drift(
         line = {"column": column.name, "index": 0.0, "moved": False}
         words, counts = [], (len(frame), training_rows)
         now, before = float(absent[:, index].mean()), max(0.0, missing_rates[column.name] - profile.unread[index])
-        if _share_moved(now, before, counts, len(schema.columns)):
+        if share_moved(now, before, counts, len(schema.columns)):
             words.append(f"missing in {100 * now:.0f} % instead of {100 * before:.0f} %")
         now = float(unread[:, index].mean())
-        if now > expected[index] and _share_moved(now, expected[index], counts, len(schema.columns)):
+        if now > expected[index] and share_moved(now, expected[index], counts, len(schema.columns)):
             words.append(f"{100 * now:.0f} % of the rows have values that training never saw, or cannot be read")
         if column.name in table:
             cell, numbers, old = table[column.name]
@@ -188,11 +187,3 @@ def _values_moved(old: np.ndarray, new: np.ndarray, columns: int) -> tuple[float
     expected = np.outer([new.sum(), old.sum()], total / total.sum())
     statistic = float((np.square(np.stack([new[both], old[both]]) - expected) / expected).sum())
     return index, index >= 0.1 and bool(chdtrc(int(both.sum()) - 1, statistic) < CHANCE / columns)
-
-
-def _share_moved(now: float, before: float, rows: tuple[int, int], columns: int) -> bool:
-    """Whether a share of new rows differs from that of training, by much and beyond chance; `rows` are those of both."""
-    pooled = (now * rows[0] + before * rows[1]) / sum(rows)
-    deviation = (pooled * (1 - pooled) * (1 / rows[0] + 1 / max(rows[1], 1))) ** 0.5
-    beyond = chdtrc(1, ((now - before) / max(deviation, 1e-12)) ** 2) < CHANCE / columns
-    return bool(abs(now - before) >= 0.05 and beyond)

@@ -1,6 +1,5 @@
 """Rows of a table as arrays, one for each modality. No torch here: exported models read tables with this module."""
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,8 +11,7 @@ import pandas as pd
 from gauge.registry import COLUMNS
 from gauge.tabular.table.cells import cells_of
 from gauge.tabular.table.columns import ANYWHERE, Cell, Column, Content, ImageFiles
-
-logger = logging.getLogger(__name__)
+from gauge.tabular.table.guard import warn
 
 MAX_LISTED_COLUMNS = 20  # in a message
 ROWS_AT_ONCE = 5000  # of a table that is read in parts
@@ -140,7 +138,7 @@ def _series(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, pd.Seri
             "and names; a column that is really missing can be given empty"
         )
     if lacking:
-        logger.warning("column %r (first of %d) is not in the table; counted as missing", lacking[0], len(lacking))
+        warn(f"column {lacking[0]!r} (first of {len(lacking)}) is not in the table; counted as missing")
     absent = {name: pd.Series(np.nan, frame.index, name=name) for name in lacking}
     return {
         name: column.clean(absent[name] if name in absent else frame[name])

@@ -120,7 +120,7 @@ def _read_dates(values: pd.Series, form: str) -> pd.Series:
         written = str(value).strip()
         known = re.search(r"\d", written) and not isinstance(value, NUMERIC_TYPES)
         if form == "ISO8601":  # pandas would read 2021 and 2021-05 as the first day
-            known = bool(re.match(r"\d{4}-?\d\d-?\d\d", written))
+            known = known and bool(re.match(r"\d{4}-?\d\d-?\d\d", written))
         return written if known else ""  # pandas would read "now" and "today" as the moment of reading
 
     if pd.api.types.is_datetime64_any_dtype(values):

@@ -13,6 +13,7 @@ import pandas as pd
 from gauge.choices import pick
 from gauge.tabular.table.cells import cells_of, without_fraction, written_alike
 from gauge.tabular.table.columns import FINE_COLUMNS
+from gauge.tabular.table.guard import warn
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ def check_array_like(rows: Any) -> None:
 def from_array(rows: Any) -> pd.DataFrame:
     """A matrix of numbers or of any objects, without names."""
     check_array_like(rows)
-    logger.warning("the rows are an array without names; columns are read by position, as in training")
+    warn("the rows are an array without names; columns are read by position, as in training")
     if isinstance(rows, list) or getattr(rows, "dtype", np.dtype(float)).kind in "OUST":
         return pd.DataFrame(rows, dtype=object)
     from sklearn.utils import check_array
@@ -80,12 +81,12 @@ def match_columns(rows: Any, names: Sequence[str], *, named: bool, target: str |
     """A frame to predict with the names of the columns in training, in which they were `named` or not."""
     frame = as_pandas(rows)
     if not named and not set(names) <= set(frame.columns):
-        logger.warning("the model was fitted on an array without names; columns are read by position")
+        warn("the model was fitted on an array without names; columns are read by position")
         return by_position(frame, names)
     frame = _without_spaces(frame, names)
     known = {*names, target}
     if new := [name for name in cells_of(frame.columns) if name not in known]:
-        logger.warning("column %r (first of %d) was not in training and is ignored", new[0], len(new))
+        warn(f"column {new[0]!r} (first of {len(new)}) was not in training and is ignored")
     return frame
 
 
@@ -99,7 +100,7 @@ def _without_spaces(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     if len(set(renamed.values())) < len(others):  # two names of the table would be one
         return frame
     for name, own in list(renamed.items())[:1]:
-        logger.warning("column %r (first of %d) is read as column %r of training", name, len(renamed), own)
+        warn(f"column {name!r} (first of {len(renamed)}) is read as column {own!r} of training")
     return frame.rename(columns=renamed) if renamed else frame
 
 

@@ -22,6 +22,7 @@ from gauge.choices import pick
 from gauge.data.graph import Graph
 from gauge.registry import COLUMNS
 from gauge.tabular.table.cells import missing, plain
+from gauge.tabular.table.guard import note
 
 if TYPE_CHECKING:
     from gauge.types import Encoder
@@ -366,7 +367,8 @@ def report_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reaso
         raise ValueError(
             f"{message}; fix them, leave unknown cells empty, or set the column's kind (columns=, --column)"
         )
-    logger.warning("%s; counted as missing", message)
+    if not note(column, rows, "cannot be read", "; counted as missing", first=reason):
+        logger.warning("%s; counted as missing", message)
 
 
 def report_absent_files(column: pd.Series, rows: Mapping[str, Sequence[int]], kind: str) -> None:

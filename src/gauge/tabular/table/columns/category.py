@@ -24,7 +24,16 @@ from gauge.tabular.table.cells import (
     without_fraction,
     written_alike,
 )
-from gauge.tabular.table.columns import DEFAULT_OPTIONS, MIN_IDENTIFIERS, Cell, Guess, Question, ReadOptions
+from gauge.tabular.table.columns import (
+    DEFAULT_OPTIONS,
+    MIN_IDENTIFIERS,
+    Cell,
+    Guess,
+    Question,
+    ReadOptions,
+    report_unreadable,
+)
+from gauge.tabular.table.guard import note, upper_share
 from gauge.tabular.table.numbers import are_codes, unread_numbers
 
 __all__ = ["Category"]
@@ -37,12 +46,14 @@ MAX_RARE_WORDS = 10_000  # rare categories that trees and the linear expert tell
 @dataclass(frozen=True)
 class Category(Cell):
     """`words` are the categories that are kept, in order, as text. If there are others, one more category, the last, stands
-    for all of them, and `rare_words` are those that occur more than once, which trees and the linear expert tell apart."""
+    for all of them, and `rare_words` are those that occur more than once, which trees and the linear expert tell apart; at
+    most the share `once` of further values is none of these, but for chance."""
 
     name: str
     words: tuple[str, ...]
     has_rare: bool = False
     rare_words: tuple[str, ...] = ()
+    once: float = 0.0
     kind: ClassVar[str] = "category"
     order: ClassVar[int] = 1
     precedence: ClassVar[int] = 4
@@ -69,7 +80,10 @@ class Category(Cell):
         # nothing can be learned from one row, and be tried on another
         known = [word for word, count in ranked[limit : limit + MAX_RARE_WORDS] if count >= 2]
         kept = sorted(word for word, _ in ranked[:limit])
-        return cls(str(column.name), tuple(kept), bool(rare), tuple(sorted(known)))
+        others = counts.total() - sum(counts[word] for word in (*kept, *known))
+        new = sum(count == 1 for count in counts.values())  # as many are new in further rows (Good and Turing)
+        once = upper_share(others + new, counts.total()) if rare else 0.0
+        return cls(str(column.name), tuple(kept), bool(rare), tuple(sorted(known)), once)
 
     @classmethod
     def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
@@ -129,11 +143,14 @@ class Category(Cell):
         unknown = [row for row, word in zip(others, written, strict=True) if word not in known]
         if self.has_rare:
             codes[unknown] = self.rare_code
-        elif len(unknown):
-            logger.warning(
-                "column %r: %d values were not seen in training, and count as missing, first %.100r (row %s)",
-                *(self.name, len(unknown), str(column.iloc[unknown[0]]), column.index[unknown[0]]),
-            )
+            new = [
+                row
+                for row, word in zip(others, written, strict=True)
+                if word not in known and word not in self.rare_numbers
+            ]
+            note(column, new, "was seen once in training or never, and is read as rare", share=self.once)
+        elif unknown:
+            report_unreadable(column, unknown, f"{str(column.iloc[unknown[0]])!r:.100} {self.unread_reason}", None)
         return codes
 
     def quick_number(self, value: Any) -> float | None:

@@ -4,7 +4,7 @@ import logging
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
@@ -25,6 +25,7 @@ from gauge.tabular.table.columns import (
     report_unreadable,
 )
 from gauge.tabular.table.dates import DATES, TIMES, as_clock
+from gauge.tabular.table.guard import WATCH, Limits, note, note_ends
 from gauge.tabular.table.numbers import MAX_LOOKED_AT, Writing, are_codes, are_whole, is_named
 
 __all__ = ["Number"]
@@ -38,14 +39,15 @@ CLIP_QUANTILE = 0.001  # numbers beyond this quantile, on either side, are clipp
 
 @dataclass(frozen=True)
 class Number(Cell):
-    """`values` are quantiles of the training column, `ranks` their levels; `writing` says how its numbers are written, and
-    `clock` whether its dates have times of day."""
+    """`values` are quantiles of the training column, `ranks` their levels; `writing` says how its numbers are written,
+    `clock` whether its dates have times of day, and `limits` which numbers are unlike them."""
 
     name: str
     values: tuple[float, ...]
     ranks: tuple[float, ...]
     writing: Writing = PLAIN_WRITING
     clock: bool = False
+    limits: Limits | None = None
     kind: ClassVar[str] = "number"
     order: ClassVar[int] = 0
     precedence: ClassVar[int] = 1
@@ -73,9 +75,13 @@ class Number(Cell):
         for problem in _doubts(values, writing, numbers):
             logger.warning("column %r: %s", column.name, problem)
         levels = np.linspace(0, 1, NUM_QUANTILES)
-        quantiles = pd.Series(levels).groupby(np.quantile(numbers[~np.isnan(numbers)], levels)).mean()
+        known = numbers[~np.isnan(numbers)]
+        quantiles, limits = (
+            pd.Series(levels).groupby(np.quantile(known, levels)).mean(),
+            Limits.fit(known, ratios=not writing.date),
+        )
         clock = writing.date not in ("", TIMES) and bool((numbers % 1 > 0).any())
-        return cls(str(column.name), tuple(quantiles.index), tuple(quantiles), writing, clock)
+        return cls(str(column.name), tuple(quantiles.index), tuple(quantiles), writing, clock, limits)
 
     @classmethod
     def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
@@ -99,8 +105,27 @@ class Number(Cell):
         return np.array(self.values, np.float64), np.array(self.ranks, np.float64)
 
     def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
-        ranks = np.interp(self._read(column, training), *self.quantiles)
+        numbers = self._read(column, training)
+        if not training and self.limits is not None and WATCH.get() is not None:
+            self._watch(column, numbers, self.limits)
+        ranks = np.interp(numbers, *self.quantiles)
         return ndtri(np.minimum(np.maximum(ranks, CLIP_QUANTILE), 1 - CLIP_QUANTILE))
+
+    def _watch(self, column: pd.Series, numbers: np.ndarray, limits: Limits) -> None:
+        """Note which numbers are unlike those of training."""
+        (low, *_), (*_, high) = self.values, self.values
+        if (far := limits.beyond(numbers)).any():
+            note(column, np.flatnonzero(far), f"is far from all of training ({self.shown(low)} to {self.shown(high)})")
+        low, high = self.twentieths
+        note_ends(
+            self.name, limits, *(int(flags.sum()) for flags in (numbers < low, numbers > high, ~np.isnan(numbers)))
+        )
+
+    @cached_property
+    def twentieths(self) -> tuple[float, float]:
+        """The numbers below and above which a twentieth of training was at most."""
+        values, ranks = self.quantiles
+        return float(values[ranks <= 0.05].max(initial=values[0])), float(values[ranks >= 0.95].min(initial=values[-1]))
 
     @property
     def cycle_count(self) -> int:
@@ -127,7 +152,7 @@ class Number(Cell):
             value = self.writing.quick_date(value) if isinstance(value, str) else None
         elif type(value) not in (float, int) or not self.writing.takes_any_number or not abs(value) <= 1e300:
             return None
-        if value is None:
+        if value is None or (self.limits is not None and self.limits.beyond(float(value))):
             return None
         rank = float(np.interp(value, *self.quantiles))
         return float(ndtri(min(max(rank, CLIP_QUANTILE), 1 - CLIP_QUANTILE)))
@@ -154,10 +179,7 @@ class Number(Cell):
         return np.bincount(np.minimum((ranks * self.bins).astype(int), self.bins - 1), minlength=self.bins)
 
     def far(self, column: pd.Series) -> np.ndarray:
-        """Those beyond the numbers of training by more than half of their range."""
-        low, high = self.values[0], self.values[-1]
-        numbers, margin = self._given(column), 0.5 * (high - low)
-        return (numbers < low - margin) | (numbers > high + margin)
+        return super().far(column) if self.limits is None else self.limits.beyond(self._given(column))
 
     def shift(self, old: np.ndarray, numbers: np.ndarray, column: pd.Series) -> str:
         below = np.concatenate([[0], np.cumsum(old)]) / old.sum()
@@ -183,6 +205,8 @@ class Number(Cell):
             return "its quantiles do not rise"
         if not (ranks.min() >= 0 and ranks.max() <= 1):
             return "its levels are not between 0 and 1"
+        if self.limits and not (np.isfinite(astuple(self.limits)).all() and self.limits.lowest <= values[0]):
+            return "its limits are not those of its numbers"
         if self.writing.date and not -719_162 <= values[0] <= values[-1] <= 2_932_896:  # days from 1970
             return "its dates are not between the years 1 and 9999"
         known = self.writing.decimal in (".", ",") and self.writing.date in ("", "ISO8601", TIMES, *DATES)
@@ -191,7 +215,8 @@ class Number(Cell):
         )
 
     def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {"writing": asdict(self.writing)}
+        limits = None if self.limits is None else asdict(self.limits)
+        return super().to_json() | {"writing": asdict(self.writing), "limits": limits}
 
     @property
     def note(self) -> str:

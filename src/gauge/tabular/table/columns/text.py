@@ -16,6 +16,7 @@ import pandas as pd
 
 from gauge.tabular.table.cells import as_words, has_category_type, missing, plain_cells
 from gauge.tabular.table.columns import ANYWHERE, DEFAULT_OPTIONS, Column, Content, Guess, ImageFiles, Part, ReadOptions
+from gauge.tabular.table.guard import WATCH, note, upper_share
 from gauge.tabular.table.numbers import MAX_LOOKED_AT, unread_numbers
 from gauge.tabular.table.pretrained import Pretrained
 
@@ -80,11 +81,13 @@ class Words(Content):
 
 @dataclass(frozen=True)
 class Text(Words):
-    """`words` are those of the training texts, the most frequent first; 1 is the number of all others."""
+    """`words` are those of the training texts, the most frequent first; 1 is the number of all others. At most the share
+    `strange` of further texts has most of its words in no training text, but for chance."""
 
     name: str
     words: tuple[str, ...]
     length: int
+    strange: float = 0.0
 
     @classmethod
     def recognise(cls, values: pd.Series) -> Guess | None:
@@ -113,7 +116,22 @@ class Text(Words):
         lengths = np.array([len(text) for text in texts])
         length = int(np.clip(np.quantile(lengths, 0.95), 1, MAX_WORDS))
         known = [word for word, _ in sorted(counts.most_common(MAX_VOCABULARY), key=lambda item: (-item[1], item[0]))]
-        return cls(str(column.name), tuple(known), length)
+        vocabulary = set(known)
+        alone = [
+            sum(own[word] == counts[word] or word not in vocabulary for word in own.elements()) > own.total() / 2
+            for text in texts
+            if (own := Counter(map(str.lower, text[:length])))
+        ]
+        return cls(str(column.name), tuple(known), length, upper_share(sum(alone), len(alone)))
+
+    def encode(
+        self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        numbers, observed = super().encode(column, files, training=training)
+        if not training and WATCH.get() is not None:
+            strange = 2 * (numbers == 1).sum(1) > (numbers > 0).sum(1)
+            note(column, np.flatnonzero(strange), "has mostly words that training never saw", share=self.strange)
+        return numbers, observed
 
     @classmethod
     def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
