@@ -104,9 +104,29 @@ def test_fit_warns_of_the_same_columns(table, caplog):
     assert named == set(table) - {*SOUND, "label"}
 
 
+def test_groups_that_nobody_named_are_reported_by_inspect_and_fit(caplog):
+    draw, patients = np.random.default_rng(0), np.repeat(np.arange(60), 3)
+    values = draw.normal(size=(60, 6))[patients] + 0.01 * draw.normal(size=(180, 6))
+    table = pd.DataFrame(values, columns=list("abcdef")).assign(patient=patients, label=(patients * 7 % 5 > 2) * 1)
+    problems = [
+        "60 values with about 3.0 rows each look like an identifier of groups; keep their rows together where some are held",
+        " % of the rows have a near twin; if they belong to the same patient or object, name it with groups= (--groups)",
+    ]
+    inspected = "\n".join(inspect_table(table, target="label").problems)
+    model = GaugeClassifier(experts="linear", trust=False, verbose=False, random_state=0)
+    model.fit(table, "label")
+    for problem in problems:
+        assert problem in inspected
+        assert problem in caplog.text
+    caplog.clear()
+    model.fit(table, "label", groups="patient")
+    assert not caplog.messages
+
+
 @pytest.mark.parametrize("load", [load_breast_cancer, load_wine])
 def test_good_columns_are_not_called_leaks(load):
     data = load()
+    assert not inspect_table(pd.DataFrame(data.data)).problems
     assert [list(leak_problems(cells, data.target)) for cells in data.data.T] == [[]] * data.data.shape[1]
 
 

@@ -37,7 +37,7 @@ from gauge.tabular.evidence.measures import EvaluatedRows
 from gauge.tabular.evidence.reader import Reader
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold, threshold_weights
 from gauge.tabular.experts import Saved, with_prefix
-from gauge.tabular.experts._ensemble import Ensemble, combined_scores, expert_weights
+from gauge.tabular.experts._ensemble import Ensemble, expert_weights, scores_in_words
 from gauge.tabular.experts._recipe import tuned_columns
 from gauge.tabular.saved.classifier import TableClassifier
 from gauge.tabular.saved.description import (
@@ -67,7 +67,6 @@ from gauge.tabular.table.inputs import as_pandas, group_numbers, is_frame, label
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.training import checkpoint
-from gauge.training.metrics import ACCURACY
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -233,12 +232,8 @@ class Fitted(Record, TableClassifier):
         training = self.training
         if self.ensemble.network is None:
             return f"without the network: {' and '.join(self.experts)}"
-        if training.score is None:
-            return "too few rows to validate the network"
-        text = f"the network alone, with values hidden: {training.metric} {100 * training.score:.1f} %"
-        if training.metric == str(ACCURACY):
-            label, share = self.largest_class
-            text += f"; always predicting {label!r} would give {100 * share:.1f} %"
+        name = next(name for name, expert in self.ensemble.experts.items() if expert.network is not None)
+        text = f"the network alone: {scores_in_words(self.leaderboard, name)}"
         for stage, (done, planned) in training.cut_short.items():
             text += f"; the time limit ended {stage!r} after {done} of {planned} epochs"
         return text + training.gates_in_words(self.gates_answer)
@@ -275,7 +270,7 @@ class Fitted(Record, TableClassifier):
             "Model": f"gauge-ml {__version__}, size {size!r}, random_state {seed}",
             "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in weights.items()),
             "Network": self.verdict,
-            "On rows held out": combined_scores(self.leaderboard),
+            "On rows held out": scores_in_words(self.leaderboard, "combined"),
             "Trained on": f"{self.n_rows['train']} rows, {self.n_rows['val']} of them held out to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates.values())):.0f} % of all cells",
             "Rare in training": rare,

@@ -20,7 +20,6 @@ from gauge.tabular.table.inspection import report_leaks
 from gauge.tabular.table.labelled import Labelled, rows_to_use, unlabelled_to_use
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Encoded, Schema
-from gauge.training.metrics import ACCURACY, AUC, METRICS
 
 ESTIMATED = -1.0  # a rate that is estimated from the table
 
@@ -82,11 +81,10 @@ def make_recipe(options: Mapping[str, Any], seed: int, classes: int) -> Recipe:
     pick(SIZES, options["size"], "size")
     from sklearn.metrics import get_scorer_names
 
-    known = dict.fromkeys((*PROBABLE, *get_scorer_names()), AUC if classes == 2 else ACCURACY) | METRICS
+    pick(dict.fromkeys((*PROBABLE, *get_scorer_names())), options["metric"], "metric")
     return Recipe(
         **{name: options[name] for name in copied},
         rate=ESTIMATED if options["missing_rate"] is None else options["missing_rate"],
-        metric=pick(known, options["metric"], "metric"),
         seed=seed,
         classes=classes,
         seconds=options["time_limit"],
@@ -144,7 +142,8 @@ class Prepared:
             splits=data.splits.take(used),
             every=rows.take(every) if len(every) > len(used) else None,
         )
-        report_leaks(schema.table, task.rows.cells, task.labels)
+        grouped = task.splits.groups is not None
+        report_leaks(data.every_row.iloc[used], schema.table, task.rows.cells, task.labels, grouped=grouped)
         return cls(data, encoded, task, every, missing_rates)
 
     def described(self) -> dict[str, Any]:

@@ -109,14 +109,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Training:
-    """The record of a network's training: the number of `rows` that it learned from, its validation score from 0 to 1
-    and the metric of that, the epochs of every stage, and for stages that the time limit ended the epochs done and planned.
-    `history` has the losses of every epoch, also of those that were done before an interruption. `gate_losses` are the
-    validation log losses "with" and "without" gates, where these decided whether gates change the answer."""
+    """The record of a network's training: the number of `rows` that it learned from, the epochs of every stage, and for
+    stages that the time limit ended the epochs done and planned. `history` has the losses of every epoch, also of those that
+    were done before an interruption. `gate_losses` are the validation log losses "with" and "without" gates, where these
+    decided whether gates change the answer."""
 
     rows: int
-    metric: str = ""
-    score: float | None = None
     epochs: Mapping[str, int] = field(default_factory=dict)
     cut_short: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     history: Sequence[dict[str, Any]] = ()
@@ -157,11 +155,6 @@ class Expert(ABC):
     def fit(cls, task: Task, folds: Folds) -> "tuple[Expert, list[Expert]]":
         """The expert, and for every fold one that has not seen the rows which it holds out: on these all experts are
         compared and weighed. How long or how simply to learn is chosen by the rows held out."""
-
-    def refit(self, task: Task) -> "Expert":
-        """The expert after it learned from the rows that were held out from it as well, if there are any; called only where
-        it has a weight, and time is left."""
-        return self
 
     @abstractmethod
     def predict(self, rows: Rows) -> np.ndarray:

@@ -205,9 +205,9 @@ def expert_weights(board: pd.DataFrame) -> dict[str, float]:
     return dict(zip(lines["expert"], lines["weight"], strict=True))
 
 
-def combined_scores(board: pd.DataFrame) -> str:
-    """What all experts of a leaderboard together score on the rows held out, in words."""
-    lines = board[board["expert"] == "combined"]
+def scores_in_words(board: pd.DataFrame, name: str) -> str:
+    """What an expert of a leaderboard, or all "combined", scores on the rows held out."""
+    lines = board[(board["expert"] == name) & board["accuracy"].notna()]
     if not len(lines):
         return "not validated: too few rows"
     best = lines.iloc[0]

@@ -99,23 +99,9 @@ def fit_ensemble(task: Task, names: Sequence[str], *, prior: np.ndarray, validat
     if task.streamed is not None:  # a sample of those that the network learned from
         learned = (expert.training.rows for expert in experts.values() if expert.training is not None)
         labelled = max([labelled, *(rows + len(part) for rows in learned)])
-    ensemble, more = _refit(task, ensemble)
     records = [expert.training for expert in ensemble.experts.values() if expert.training is not None]
     training = records[0] if records else Training(rows=len(task.rows))
-    return FittedEnsemble(ensemble, board, labelled, training, validated, [*left_out, *more])
-
-
-def _refit(task: Task, ensemble: Ensemble) -> tuple[Ensemble, list[str]]:
-    """Experts that have a weight, after they learned from the rows that were held out from them, too, if there is time."""
-    experts, left_out = dict(ensemble.experts), []
-    for (name, expert), used in zip(ensemble.experts.items(), ensemble.used, strict=True):
-        taken = 0.0 if expert.training is None else sum(epoch["seconds"] for epoch in expert.training.history)
-        # a fraction of the time that training took
-        if used and task.has_time_for(0.25 * taken):
-            experts[name] = expert.refit(task)
-        elif used:
-            left_out.append(f"learning of {name!r} from the rows held out")
-    return replace(ensemble, experts=experts), left_out
+    return FittedEnsemble(ensemble, board, labelled, training, validated, left_out)
 
 
 def _fit_experts(task: Task, folds: Folds, names: Sequence[str]) -> tuple[dict[str, Expert], Cross, list[str]]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 from gauge.choices import pick
 from gauge.masks import UpTo
 from gauge.tabular.table.schema import Schema
-from gauge.training.metrics import Metric
 from gauge.training.settings import TrainSettings
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ class Recipe:
     epochs: int | None
     batch_size: int | None
     learning_rate: float
-    metric: Metric
     seed: int
     seconds: float | None
     tune: "Mapping[str, Tune]" = field(default_factory=dict)
@@ -71,7 +69,6 @@ class Recipe:
             schedule="cosine",
             patience=None,
             masks=UpTo(self.rate),
-            metric=self.metric,
             seed=self.seed,
             precision="tf32",
         )

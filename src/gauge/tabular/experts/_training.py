@@ -4,8 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,9 +13,8 @@ from torch import Tensor
 from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.encoders._pretrained import Tune
-from gauge.masks import Complete
 from gauge.nn.shards import total
-from gauge.paper.gauge import Gate, Gating
+from gauge.paper.gauge import Gating
 from gauge.plus.gauge_plus import GaugePlus
 from gauge.tabular.experts import Task, Training
 from gauge.tabular.experts._architecture import build, freeze
@@ -24,7 +22,6 @@ from gauge.tabular.experts._gate_choice import MAX_COMBINING_ROWS, choose_gates,
 from gauge.tabular.experts._recipe import SIZES, NetworkSize, Recipe
 from gauge.tabular.table.schema import Schema
 from gauge.training.distributed import broadcast
-from gauge.training.inference import predict_split
 from gauge.training.loop import Epoch
 from gauge.training.settings import TrainSettings
 from gauge.training.stages import OnEpoch, Stage, StageStore
@@ -33,7 +30,7 @@ from gauge.values import Batch, Prediction
 
 logger = logging.getLogger(__name__)
 
-SHARES = {"backbone": 0.5, "mask": 0.6, "refit": 0.7}  # of the time left, by a stage's end
+SHARES = {"backbone": 0.6, "mask": 0.7}  # of the time left, by a stage's end
 
 
 class Weighted(Method):
@@ -114,39 +111,15 @@ def train_network(
     if val is None and combination is not None:  # the mean of all answers, where their product would overrate
         combination.offset.fill_(-math.log(len(combination.offset)))
     gate_losses = choose_gates(chosen.model, train, val, settings.masks) if recipe.gates == "auto" else {}
-    score = _score(chosen, val, settings)  # that of the pass which answers
     freeze(chosen.model)
     training = Training(
         rows=len(train),
-        metric=str(recipe.metric),
-        score=score,
         epochs={name: stage.metadata["epochs"] for name, stage in trained.items()},
         cut_short=limit.cut_short,
         history=history(store, stages.values()),
         gate_losses=gate_losses,
     )
     return chosen.model.eval(), training
-
-
-def refit_network(
-    task: Task, model: GaugePlus, training: Training, *, train: Dataset, weights: Tensor
-) -> tuple[GaugePlus, Training]:
-    """The network after a short training with a low rate on all rows, those that were held out among them. What was learned
-    from these, the combination with its heads, stays as it is."""
-    limit = TimeLimit(task.seconds_left, task.on_epoch, time.monotonic())
-    store = StageStore(train, None, task.folder, limit)
-    settings = fine_tuning(task.recipe.settings(training.rows))
-    stage = Stage("refit", make_refit, {"model": model, "weights": weights}, settings)
-    trained = store.trained(stage)
-    assert isinstance(trained.module, Weighted)
-    training = replace(
-        training,
-        rows=len(train),
-        epochs={**training.epochs, "refit": trained.metadata["epochs"]},
-        cut_short={**training.cut_short, **limit.cut_short},
-        history=[*training.history, *history(store, [stage])],
-    )
-    return trained.module.model.eval(), training
 
 
 def history(store: StageStore, stages: Iterable[Stage]) -> list[dict[str, Any]]:
@@ -166,14 +139,6 @@ def seconds_left(store: StageStore, stages: Iterable[Stage]) -> float:
         each.settings.epochs * each.seconds_per_epoch(store.rows(each), store.val if each.settings.selection else None)
         for each in every.values()
     )
-
-
-def _score(module: Method, val: Dataset | None, settings: TrainSettings) -> float | None:
-    """The mean score of the validation rows as they are and with further values missing."""
-    if val is None:
-        return None
-    protocols = Complete(), settings.masks
-    return sum(predict_split(module, val, protocol).score(settings.metric) for protocol in protocols) / len(protocols)
 
 
 def plan(schema: Schema, classes: int, recipe: Recipe, settings: TrainSettings, weights: Tensor) -> dict[str, Stage]:
@@ -218,11 +183,3 @@ def make_gated(train: Dataset, backbone: Weighted, *, weights: Tensor, answers: 
     )
     model.heads, model.head_gradients = before.heads, before.head_gradients
     return Weighted(model, weights, answers=answers)
-
-
-def make_refit(train: Dataset, *, model: GaugePlus, weights: Tensor) -> Weighted:
-    model = deepcopy(model).requires_grad_(True)
-    if isinstance(model.gauge.gate, Gate):
-        model.gauge.gate.requires_grad_(model.applies_gates)
-    freeze(model)
-    return Weighted(model, weights)

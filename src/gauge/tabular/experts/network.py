@@ -1,7 +1,7 @@
 """The network: GAUGE+ on every cell, word and part of an image, with gates."""
 
 from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cache
 from typing import Self
 
@@ -13,13 +13,12 @@ from gauge.plus.gauge_plus import GaugePlus
 from gauge.tabular.experts import Expert, Folds, Saved, Task, Training
 from gauge.tabular.experts._architecture import Architecture
 from gauge.tabular.experts._graph import GraphRows
-from gauge.tabular.experts._training import refit_network, train_network
+from gauge.tabular.experts._training import train_network
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.tensors import batches, dataset, tensors
 from gauge.training.checkpoint import load_into
 from gauge.training.device import pick_device
-from gauge.training.metrics import ACCURACY
 from gauge.training.recorded import Recorded
 from gauge.training.traced import Flat, check_exportable, to_onnx
 from gauge.values import Batch
@@ -30,8 +29,7 @@ BATCH_ROWS_ELSEWHERE = 4096
 
 
 class NetworkExpert(Expert):
-    """A network learns from the rows that a fold does not hold out, and from the others as well, shortly and with a low
-    rate, once it is known what it weighs."""
+    """A network learns from the rows that a fold does not hold out."""
 
     network: GaugePlus
     cross_fitted = False
@@ -57,8 +55,6 @@ class NetworkExpert(Expert):
         # rows held out, evenly chosen, that say whether gates help
         shown = val[np.linspace(0, len(val) - 1, min(len(val), 1000)).astype(int)]
         recipe, encoded, device = task.recipe, task.rows.encoded, pick_device(task.device)
-        if len(val) and len(np.unique(task.labels[shown])) < task.classes:  # an AUC needs every class
-            recipe = replace(recipe, metric=ACCURACY)
         if task.streamed is not None:
             split = task.streamed(val)
             weights = torch.ones(len(split))
@@ -75,17 +71,6 @@ class NetworkExpert(Expert):
         return cls(
             network, Architecture(task.classes, recipe.size, bool(recipe.gates), network.applies_gates), training
         )
-
-    def refit(self, task: Task) -> Expert:
-        training, whole = self.training, len(task.rows)
-        many = len(_some(task, np.arange(whole))) < whole  # a few more would not matter
-        # of a table in files that the sample is a part of, the network has seen more rows than that
-        if training is None or training.rows >= whole or many or task.recipe.tune:
-            return self
-        split = dataset(task.rows.encoded, "train", np.arange(whole), task.labels).to(self.device)
-        weights = torch.from_numpy(task.weights).float().to(self.device)
-        network, training = refit_network(task, self.network, training, train=split, weights=weights)
-        return type(self)(network, self.architecture, training)
 
     @property
     def device(self) -> torch.device:

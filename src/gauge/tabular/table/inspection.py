@@ -22,7 +22,7 @@ from gauge.tabular.table.columns import (
     pick_kind,
 )
 from gauge.tabular.table.inputs import as_pandas, has_label, target_problems, width_problems
-from gauge.tabular.table.numbers import uses_decimal_commas
+from gauge.tabular.table.numbers import are_whole, is_named, uses_decimal_commas
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def inspect_table(
         )
     options = ReadOptions(files=files, decimal_commas=uses_decimal_commas(frame), max_categories=max_categories)
     known, labels = (np.zeros(0, int), np.zeros(0, int)) if target is None else _known_labels(frame[target])
-    lines, missingness = [], {}
+    lines, missingness, cells_read = [], {}, list[np.ndarray]()
     for name in features:
         column = frame[name]
         kind, note = (kinds[name], "as specified") if name in kinds else infer_kind(column)
@@ -84,7 +84,9 @@ def inspect_table(
         if not own_problems and kind != IGNORE and issubclass(COLUMNS.get(kind), Cell):
             cell = COLUMNS.get(kind).from_column(column, options)
             note = cell.note or note
-            own_problems = list(leak_problems(cell.numbers(column, training=True)[known], labels)) if len(known) else []
+            cells_read.append(cell.numbers(column, training=True))
+            own_problems = list(leak_problems(cells_read[-1][known], labels)) if len(known) else []
+            own_problems += repeated_identifier(column)
         problems += [f"{name}: {problem}" for problem in own_problems]
         if words := sorted(set(column[missing(column) & column.notna()].astype(str).str.strip()) - {""}):
             note = f"{note}; " * bool(note) + f"{', '.join(map(repr, words[:3]))} counts as missing"
@@ -95,6 +97,7 @@ def inspect_table(
     varied = pd.DataFrame({name: flags for name, flags in missingness.items() if 0 < flags.mean() < 1})
     table = pd.DataFrame(lines, columns=["column", "kind", "missing", "distinct", "example", "note"])
     inspected = [COLUMNS.get(kind) for kind in table["kind"] if kind != IGNORE]
+    problems += near_twins(np.stack(cells_read, 1)) if cells_read else []
     problems += width_problems(sum(issubclass(kind, Cell) for kind in inspected))
     return Inspection(table, varied.corr(), problems, len(frame))
 
@@ -143,6 +146,47 @@ def leak_problems(cells: np.ndarray, labels: np.ndarray) -> Iterator[str]:
             return
 
 
+def repeated_identifier(column: pd.Series) -> list[str]:
+    """That a column numbers or names what several rows belong to, such as patients: many values with few rows each, whose
+    name is that of an identifier, or whose equal values follow each other as 0, 0, 1, 1 do.
+
+    >>> len(repeated_identifier(pd.Series(np.repeat(range(40), 3)))), len(repeated_identifier(pd.Series([1, 2, 3] * 40)))
+    (1, 0)
+    """
+    values = column[~missing(column)]
+    count = values.nunique()
+    if not 20 <= count < len(values) or len(values) > 20 * count or not (values.dtype == object or are_whole(values)):
+        return []
+    ids = r"(?:^|[\s_.-])(?:id|ids|key|mrn|nr|no|patient|subject|person|user|customer|client|case|family|household)$"
+    if not is_named(values, ids) and (np.diff(pd.factorize(values)[0]) < 0).any():  # one returns after others
+        return []
+    return [
+        f"{count} values with about {len(values) / count:.1f} rows each look like an identifier of groups; keep their rows "
+        "together where some are held out (groups=, --groups), or leave it out (columns=, --column NAME=ignore)"
+    ]
+
+
+def near_twins(cells: np.ndarray) -> list[str]:
+    """That many rows have a near twin, as rows of one patient are whose groups nobody named. Only numbers that hardly repeat
+    say so, if there are five of them: in fewer dimensions all rows have near neighbours."""
+    from scipy.spatial import cKDTree
+
+    rows = cells[:2000]
+    numbers = rows[:, [len(np.unique(each[~np.isnan(each)])) > len(rows) / 4 for each in rows.T]]
+    numbers = numbers[~np.isnan(numbers).any(1)]
+    if numbers.shape[1] < 5 or len(numbers) < 50:
+        return []
+    near = cKDTree(numbers).query(numbers, 2)[0][:, 1]
+    usual = np.median(np.linalg.norm(numbers - numbers[np.random.default_rng(0).permutation(len(numbers))], axis=1))
+    share = float((near < 0.05 * usual).mean())
+    if share < 0.2:
+        return []
+    return [
+        f"{100 * share:.0f} % of the rows have a near twin; if they belong to the same patient or object, name it with "
+        "groups= (--groups): otherwise scores on rows held out are too good"
+    ]
+
+
 def _nearest_labels(known: np.ndarray, labels: np.ndarray, cells: np.ndarray) -> np.ndarray:
     """The most frequent label of the known value that is nearest to each cell; NaN is a value far from all others."""
     values, position = np.unique(known, return_inverse=True)  # NaN comes last, once
@@ -182,8 +226,13 @@ def _target_problems(labels: pd.Series) -> Iterator[str]:
         yield from (f"{labels.name} {problem}" for problem in target_problems(values))
 
 
-def report_leaks(columns: Sequence[Cell], cells: np.ndarray, labels: np.ndarray) -> None:
-    """Log which of the columns alone tell the label; `cells` are [rows, columns]."""
+def report_leaks(
+    frame: pd.DataFrame, columns: Sequence[Cell], cells: np.ndarray, labels: np.ndarray, *, grouped: bool
+) -> None:
+    """Log which of the columns alone tell the label or look like an identifier of groups and, unless rows are `grouped`,
+    whether they have twins; `cells` are those of the rows of the frame: [rows, columns]."""
     for column, values in zip(columns, cells.T, strict=True):
-        for problem in leak_problems(values, labels):
-            logger.warning("column %r %s", column.name, problem)
+        for problem in (*leak_problems(values, labels), *repeated_identifier(frame[column.name])):
+            logger.warning("column %r: %s", column.name, problem)
+    for problem in near_twins(cells) if cells.size and not grouped else []:
+        logger.warning(problem)
