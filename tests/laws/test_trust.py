@@ -151,7 +151,7 @@ def test_calibration_makes_trust_as_high_as_units_are_right():
     assert (head.shift == 0).all()
 
 
-@pytest.mark.parametrize("name", ["mopoe", "nearest", "masked_columns"])
+@pytest.mark.parametrize("name", ["mopoe", "nearest"])
 def test_imputers_may_say_how_uncertain_they_are_without_looking_at_what_is_hidden(train, batch, name):
     imputer = helpers.imputer(name, train)
     doubt, other = imputer.uncertainty(batch), imputer.uncertainty(with_hidden(batch, "noise"))

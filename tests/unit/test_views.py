@@ -1,11 +1,11 @@
-"""Handwritten and leaves100: the views of a row belong together, whichever files they come from."""
+"""Handwritten: the views of a row belong together, whichever files they come from."""
 
 import numpy as np
 import pytest
 import torch
 
 from gauge.masks import mask_split
-from gauge_lab.benchmarks import Overrides, handwritten, leaves100
+from gauge_lab.benchmarks import Overrides, handwritten
 from gauge_lab.incomplete import incomplete
 
 EACH = 20  # rows of a class
@@ -116,33 +116,3 @@ def test_files_that_do_not_fit_are_refused(tmp_path, file, change, message):
         path.write_text(change(path.read_text()))
     with pytest.raises(ValueError, match=message):
         handwritten.BENCHMARK.load("train", tmp_path)
-
-
-LEAVES = 10  # of a species
-NAMES = [f"Genus {letter}" for letter in "BAC"]  # the files do not have the order of the alphabet
-
-
-def write_leaf_views(folder, *, lacking=("texture", "Genus B")):
-    """Every number of a leaf is its own; one file lacks a leaf of one species, and one has another order of species."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for view, file in leaves100.VIEWS.items():
-        lines = []
-        for name in sorted(NAMES) if view == "texture" else NAMES:
-            count = LEAVES - ((view, name) == lacking)
-            for leaf in range(count):
-                number = 100 * sorted(NAMES).index(name) + leaf
-                lines.append(",".join([name, *(f"{number + column / 1000:.3f}" for column in range(64))]))
-        (folder / file).write_text("\n".join(lines) + "\n")
-
-
-def test_leaves_are_matched_by_species_and_a_species_counts_as_many_as_its_shortest_file(tmp_path):
-    write_leaf_views(tmp_path / "100 leaves plant species")
-    parts = [leaves100.BENCHMARK.load(split, tmp_path) for split in PARTS]
-    labels = torch.cat([part.labels for part in parts])
-    assert labels.bincount().tolist() == [LEAVES, LEAVES - 1, LEAVES], "in the order of the alphabet"
-    values = {view: torch.cat([part.inputs[view][:, 0] for part in parts]) for view in leaves100.VIEWS}
-    order = values["margin"].argsort()
-    assert torch.equal(labels[order], labels.sort().values), "the species are in the numbers"
-    for view in leaves100.VIEWS:
-        torch.testing.assert_close(values[view], values["margin"])
-    assert parts[0].note == "part of the leaves: 29 of 1,599 leaves"

@@ -20,16 +20,16 @@ from torch import Tensor, nn
 
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
-from gauge.imputers._table import TableImputer, cells_of, filled, find_donors, find_table
 from gauge.imputers.nearest import Nearest
-from gauge.nn.tabular import ColumnLayout, check_columns, share_of
+from gauge.nn.tabular import ColumnLayout, by_cell, check_columns, share_of
 from gauge.randomness import choose, permutation, sample_keys
+from gauge.types import Imputer, UnsupportedError
 from gauge.values import Batch
 
 __all__ = ["Iterative"]
 
 
-class Iterative(TableImputer):
+class Iterative(Imputer):
     """Fitted by scikit-learn and applied by torch in float64: the same numbers on any device, without waiting for it.
     Numbers start from the mean of their column, categories from its mode; a row without observed cells keeps these, where
     scikit-learn would run the rounds. Categories are imputed as numbers, then rounded and clamped to their column's range.
@@ -41,6 +41,8 @@ class Iterative(TableImputer):
     >>> Iterative.from_dataset(train).complete(batch).inputs["blood"]
     tensor([[2.5000, 5.0000]])
     """
+
+    needs_table = True
 
     def __init__(
         self, table: str, cardinalities: Sequence[int], donors: Nearest | None = None, *, rounds: int = 5
@@ -71,9 +73,13 @@ class Iterative(TableImputer):
         does harm, because columns are then learned from their own imputed values."""
         if not 0 <= masked < 1:
             raise ValueError(f"masked is the share of a row's cells to hide, from 0 to below 1, not {masked}")
-        table = find_table(train, "iterative")
+        tables = [name for name, features in train.feature_counts.items() if features is not None]
+        if len(tables) != 1:
+            raise UnsupportedError(f"iterative fills one table with a flag for each cell; the data has {len(tables)}")
+        (table,) = tables
         sizes = check_columns(train.shapes[table], cardinalities)
-        imputer = cls(table, sizes, find_donors(train, seed=seed), rounds=rounds)
+        donors = Nearest.from_dataset(train, 1000, seed) if len(train.feature_counts) > 1 else None
+        imputer = cls(table, sizes, donors, rounds=rounds)
         cells, observed = as_values(train.inputs[table]).cpu().double(), train.observed[table].cpu()
         columns = zip(cells.T, observed.T, sizes, strict=True)
         start = [_start(column[flags], size) for column, flags, size in columns]
@@ -104,11 +110,12 @@ class Iterative(TableImputer):
 
     @torch.no_grad()
     def complete(self, batch: Batch) -> Batch:
-        table, observed = cells_of(batch, self.name)
+        table = batch.filled({self.name: batch.inputs[self.name].new_zeros(())}).inputs[self.name]
+        observed = by_cell(batch.observed[self.name], table)
         values = self._settled(table.to(self.start.dtype) - self.start, observed) + self.start
         values = torch.where(observed.any(1, keepdim=True), values, self.start)
         values = self.columns.in_order(self.columns.codes(values), values[:, self.columns.numbers])
-        return filled(batch, self.name, values, self.donors)
+        return (batch if self.donors is None else self.donors.complete(batch)).filled({self.name: values})
 
     def _settled(self, cells: Float[Tensor, "b f"], observed: Bool[Tensor, "b f"]) -> Float[Tensor, "b f"]:
         """The cells minus their start, after all rounds."""

