@@ -8,7 +8,7 @@ from small_transformers import DISTIL, IMAGE, WORDS
 from small_transformers import batch as small_batch
 from torch import nn
 
-from gauge import wrap
+from gauge import Gate, wrap
 from gauge.backbones.blocks import find_blocks
 from gauge.paper.gauge import attention_bias
 from gauge.randomness import seeded
@@ -102,7 +102,7 @@ def batch(name):
 @pytest.fixture(scope="module", params=[*TEXTS, *IMAGES])
 def family(request):
     with seeded(0, request.param):
-        return request.param, wrap((TEXTS | IMAGES)[request.param]().eval())
+        return request.param, wrap((TEXTS | IMAGES)[request.param]().eval(), gate=Gate())
 
 
 def logits(output):
@@ -191,11 +191,19 @@ def test_fit_trains_the_two_parameters_and_nothing_else(name):
     with seeded(0, name):
         wrapped = wrap((TEXTS | IMAGES)[name]().eval())
     before = {key: value.clone() for key, value in wrapped.model.state_dict().items()}
+    plain = wrapped.model(**batch(name)).logits
+    torch.testing.assert_close(
+        wrapped.predict(**batch(name)).logits, plain, msg="all gates are open until they are trained"
+    )
     assert wrapped.fit(samples(name), epochs=2, batch_size=4) is wrapped
     assert wrapped.gate.threshold != 0
     assert wrapped.gate.log_temperature != 0
     assert all(torch.equal(value, before[key]) for key, value in wrapped.model.state_dict().items())
     assert all(parameter.requires_grad for parameter in wrapped.model.parameters())
+    assert not torch.allclose(wrapped.predict(**batch(name)).logits, plain)
+    other = wrap(wrapped.model)
+    other.load_state_dict(wrapped.state_dict())
+    assert torch.equal(other.predict(**batch(name)).logits, wrapped.predict(**batch(name)).logits)
 
 
 def test_fit_needs_labels():

@@ -8,7 +8,7 @@ from small_transformers import small
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from gauge import load_wrapped, save_wrapped, wrap
+from gauge import Gate, load_wrapped, save_wrapped, wrap
 from gauge.paper.gauge import attention_bias
 from gauge.randomness import seeded
 
@@ -80,7 +80,7 @@ def test_the_encoder_of_torch_is_gated_with_and_without_its_fast_path(options):
 def test_the_last_token_of_a_decoder_is_read_and_never_gated(build, tmp_path):
     inputs = {"input_ids": torch.randint(3, 20, (2, 7), generator=torch.Generator().manual_seed(0))}
     with unchecked(), seeded(0, "decoder"):
-        wrapped = wrap(build())
+        wrapped = wrap(build(), gate=Gate())
         explanation = wrapped.explain(**inputs, exact=True)
     assert wrapped.reads_last
     assert (explanation.gates[:, -1] == 1).all()

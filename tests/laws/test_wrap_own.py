@@ -206,6 +206,10 @@ def test_a_batch_without_samples_and_what_is_no_model_are_refused():
         wrap(built()).predict(IMAGES[:0])
     with unchecked(), pytest.raises(ValueError, match="wrap takes an nn.Module, not str; give the model itself"):
         wrap("bert-base-uncased")
+    with pytest.raises(ValueError, match="this model is wrapped already; use it as it is, or wrap its .model anew"):
+        wrap(wrap(built()))
+    with pytest.raises(ValueError, match="reads tensors, not the text 'hello'; give it what its tokenizer makes of it"):
+        wrap(built()).predict("hello")
 
 
 class Batched(nn.Module):

@@ -18,8 +18,8 @@ from gauge.cli.output import print_markdown
 
 app = typer.Typer(
     name="gauge",
-    help="Classification from incomplete multimodal data: impute, score every piece of evidence, gate what should not "
-    "be trusted. Start with `gauge demo`.",
+    help="Classify rows of tables, images and text with missing values: experts weighed on rows held out, and every "
+    "prediction explained by the values it used. Start with `gauge demo`.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -22,7 +22,7 @@ from gauge.wrapping.wrap import Wrapped, wrap
 
 FORMAT: Literal["gauge-wrapped-1"] = "gauge-wrapped-1"
 GATES, WEIGHTS = "gauge.safetensors", "model.safetensors"
-CHECKED = ("leak", "pools", "reads_last", "longest", "attentions")  # what a wrapped model knows after its first batch
+CHECKED = ("applies_gates", "leak", "pools", "reads_last", "longest", "attentions")  # known after a first batch
 
 
 class _Settings(BaseModel):
@@ -33,6 +33,7 @@ class _Settings(BaseModel):
     score: str
     fixed: Annotated[int, Field(ge=0)] | None
     max_leak: float
+    applies_gates: bool
     leak: float | None
     pools: bool
     reads_last: bool

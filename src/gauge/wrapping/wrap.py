@@ -31,11 +31,23 @@ def wrap(
     score: Scorer = taylor_evidence,
     max_leak: float = 0.05,
 ) -> "Wrapped":
-    """A fine-tuned classifier of Hugging Face, timm or your own, with gates.
+    """Return a fine-tuned Transformer that also tells which tokens its predictions rest on: exact effects that are checked
+    on the model itself, as a page or a DataFrame, and as one ONNX file.
 
-    The first `fixed` positions are never gated: by default those that are the same for every input (CLS, registers), one
-    position of a text, and the first position if the head reads it alone. Gates start half open for a token of average
-    score, as in the paper; `Wrapped.fit` trains their two parameters.
+    All gates are open, and predictions are those of the model, until gates are trained, by `Wrapped.fit` or a training loop,
+    or set: with `gate=Gate()` they start half open for a token of average score, as in the paper.
+
+    Parameters
+    ----------
+    model
+        A classifier of Hugging Face, timm or your own.
+    fixed
+        The number of first positions that are never gated: by default those that are the same for every input (CLS,
+        registers), one position of a text, and the first position if the head reads it alone.
+    gate, score
+        How tokens are scored, and scores become gates.
+    max_leak
+        The largest share of a token's effect that may be left when its gate is closed.
 
     The first batch shows whether the model can be gated, and so does every longer one: read through its tokens it has to
     answer as it does by itself, and of the effect of a token whose gate is closed at most the share `max_leak` may be left.
@@ -43,18 +55,24 @@ def wrap(
     """
     if not isinstance(model, nn.Module):
         raise ValueError(f"wrap takes an nn.Module, not {type(model).__name__}; give the model itself (pipeline.model)")
+    if isinstance(model, Wrapped):
+        raise ValueError("this model is wrapped already; use it as it is, or wrap its .model anew")
     if fixed is not None and fixed < 0:
         raise ValueError(f"fixed is {fixed}; give the number of positions that are never gated, 0 or more")
-    return Wrapped(model, fixed=fixed, gate=gate or Gate(), score=score, max_leak=max_leak)
+    wrapped = Wrapped(model, fixed=fixed, gate=gate or Gate(), score=score, max_leak=max_leak)
+    wrapped.applies_gates = gate is not None
+    return wrapped
 
 
 class Wrapped(nn.Module):
     """A gated classifier around `model`. All methods take the inputs of the model. Calling it returns what the model
-    returns, computed with gates, so that it can replace the model in a training loop. `leak` is the share of a closed
-    token's effect that is left, None before the first batch; it is measured again on batches that are longer than all
-    before. `pools` says whether the head reads an average of tokens, which gates then weigh, and `reads_last` whether it
-    reads the last token (as those of decoders), which then has no gate but 1."""
+    returns, computed with gates, so that it can replace the model in a training loop. Unless it `applies_gates`, all gates
+    are open; training turns that on. `leak` is the share of a closed token's effect that is left, None before the first
+    batch; it is measured again on batches that are longer than all before. `pools` says whether the head reads an average
+    of tokens, which gates then weigh, and `reads_last` whether it reads the last token (as those of decoders), which then
+    has no gate but 1."""
 
+    applies_gates: bool = True
     accepts_loss_kwargs = False  # asked by Hugging Face's Trainer, which then averages over accumulated batches itself
 
     def __init__(self, model: nn.Module, *, fixed: int | None, gate: Gate, score: Scorer, max_leak: float) -> None:
@@ -76,7 +94,14 @@ class Wrapped(nn.Module):
         self.longest = 0  # tokens of a sample, among the batches that were checked
         self.attentions: int | None = None  # that gates reach
 
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor(self.applies_gates, device="cpu")
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.applies_gates = bool(state)
+
     def forward(self, *args: Any, **inputs: Any) -> Any:
+        self.applies_gates |= self.training and torch.is_grad_enabled()
         classifier = self.read(*args, **inputs)
         _, gates = self._weigh(classifier)
         return classifier.run(classifier.tokens, attention_bias(gates), labels=True)
@@ -130,7 +155,7 @@ class Wrapped(nn.Module):
         threshold, temperature = self.gate.threshold.item(), self.gate.log_temperature.exp().item()
         return {
             "Model": type(self.model).__name__,
-            "Gates": f"threshold {threshold:.3g}, temperature {temperature:.3g}",
+            "Gates": f"threshold {threshold:.3g}, temperature {temperature:.3g}" if self.applies_gates else "open",
             "Passes a closed gate": f"{100 * (self.leak or 0.0):.1f} % of a token's effect",
         }
 
@@ -144,7 +169,7 @@ class Wrapped(nn.Module):
         if not isinstance(data, DataLoader):
             order = torch.Generator().manual_seed(seed)
             data = DataLoader(data, batch_size=batch_size, shuffle=True, generator=order)  # type: ignore[arg-type]
-        optimizer = torch.optim.Adam(self.gate.parameters(), lr=learning_rate)
+        optimizer, self.applies_gates = torch.optim.Adam(self.gate.parameters(), lr=learning_rate), True
         device = next(self.model.parameters()).device
         with self._frozen():
             for _ in range(epochs):
@@ -158,6 +183,12 @@ class Wrapped(nn.Module):
 
     def read(self, *args: Any, **inputs: Any) -> TokenClassifier:
         """The model as a classifier of the tokens of this batch, for `taylor_evidence` or `exact_effects`."""
+        given = next((each for each in (*args, *inputs.values()) if isinstance(each, str)), None)
+        if given is not None:
+            raise ValueError(
+                f"the model reads tensors, not the text {given[:40]!r}; give it what its tokenizer makes of it, as in "
+                "predict(**tokenizer(text, return_tensors='pt'))"
+            )
         if self.training and any(getattr(module, "gradient_checkpointing", False) for module in self.model.modules()):
             raise ValueError(
                 "gradient checkpointing repeats the forward pass without gates; call model.gradient_checkpointing_disable()"
@@ -227,7 +258,9 @@ class Wrapped(nn.Module):
 
     def _weigh(self, classifier: TokenClassifier) -> tuple[Evidence, Tensor]:
         evidence, readers = self._score(classifier), classifier.readers
-        gates = self.gate(normalize_scores(evidence.scores, visible=classifier.visible & ~readers))
+        gates = torch.ones_like(evidence.scores)
+        if self.applies_gates:
+            gates = self.gate(normalize_scores(evidence.scores, visible=classifier.visible & ~readers))
         return evidence, torch.where(readers, 1.0, torch.where(classifier.visible, gates, 0.0))
 
     @contextmanager
