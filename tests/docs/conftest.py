@@ -61,7 +61,7 @@ def cars(tmp_path) -> Path:
 
     table = demo.cars()
     train, test = table.divided(0)
-    (tmp_path / "gauge-table-demo").mkdir()
-    train.to_csv(tmp_path / "gauge-table-demo" / "train.csv", index=False)
-    table.with_blanks(test, 0.3, seed=1).to_csv(tmp_path / "gauge-table-demo" / "test-30.csv", index=False)
+    (folder := tmp_path / "gauge-table-demo").mkdir()
+    train.to_csv(folder / "train.csv", index=False)
+    table.with_blanks(test, 0.3, seed=1).to_csv(folder / "test-30.csv", index=False)
     return tmp_path

@@ -12,16 +12,6 @@ from gauge_lab.manifest import Manifest
 from gauge_lab.results import read_results
 
 
-@pytest.fixture
-def readme(page) -> str:
-    return page("README.md").text
-
-
-@pytest.fixture
-def contributing(page) -> str:
-    return page("CONTRIBUTING.md").text
-
-
 def test_its_code_prints_what_it_shows(page, cars, capsys, monkeypatch):
     """But for the last digits, which other processors round in other ways."""
     monkeypatch.chdir(cars)
@@ -33,34 +23,31 @@ def test_its_code_prints_what_it_shows(page, cars, capsys, monkeypatch):
         assert (float(other) == pytest.approx(float(one), abs=0.1)) if number else one == other
 
 
-def test_it_is_short(readme):
-    assert len(readme.splitlines()) <= 110
-
-
 def test_one_address_is_left_for_a_release_to_fill_in(root):
     files = ("README.md", "pyproject.toml", "mkdocs.yml", "CITATION.cff")
     hosts = {host for name in files for host in re.findall(r"https?://([\w.-]+)", (root / name).read_text("utf-8"))}
     assert hosts - {"download.pytorch.org"} == {"gauge.example"}
 
 
-def test_both_commands_are_named_and_exist(readme, root):
-    makefile = (root / "Makefile").read_text()
+def test_it_is_short_and_names_both_commands_which_exist(page, root):
+    readme, makefile = page("README.md").text, (root / "Makefile").read_text()
+    assert len(readme.splitlines()) <= 110
     for target in ("demo", "test"):
         assert f"make {target}" in readme
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
 
 
-def test_every_command_of_the_command_line_is_shown(readme):
+def test_every_command_of_the_command_line_is_shown(page):
     from gauge.cli.main import app
 
     names = {command.name or command.callback.__name__ for command in app.registered_commands}
     names |= {group.name for group in app.registered_groups}
-    assert set(re.findall(r"(?:^gauge |`)(\w+)", readme, re.MULTILINE)) >= names
+    assert set(re.findall(r"(?:^gauge |`)(\w+)", page("README.md").text, re.MULTILINE)) >= names
 
 
-def mapped(contributing: str) -> Iterator[tuple[str, str]]:
+def mapped(text: str) -> Iterator[tuple[str, str]]:
     """(path, words) of every line of the file map."""
-    block = re.search(r"## File map\n+```\n(.*?)```", contributing, re.DOTALL)[1]
+    block = re.search(r"## File map\n+```\n(.*?)```", text, re.DOTALL)[1]
     parent = ""
     for line in block.splitlines():
         name, _, words = line.strip().partition(" ")
@@ -69,8 +56,8 @@ def mapped(contributing: str) -> Iterator[tuple[str, str]]:
         yield (parent + name if line.startswith(" ") else name), words.strip()
 
 
-def test_the_file_map_is_the_tree(contributing, root):
-    listed = dict(mapped(contributing))
+def test_the_file_map_is_the_tree(page, root):
+    listed = dict(mapped(page("CONTRIBUTING.md").text))
     assert [path for path, words in listed.items() if not words] == ["src/gauge/"]
     ignored = {line.strip("/") for line in (root / ".gitignore").read_text().split()}
     package = [path for path in (root / "src" / "gauge").iterdir() if path.name not in ignored]
@@ -83,13 +70,9 @@ def test_the_file_map_is_the_tree(contributing, root):
     modules = {f"src/gauge/{path.name}" for path in package if path.suffix == ".py" and not path.stem.startswith("__")}
     assert set(listed) - folders - modules == set(), "listed, but not in the tree"
     assert (folders | modules) - set(listed) == set(), "in the tree, but not listed"
-    assert len(listed) <= 28
-
-
-def test_the_file_map_names_every_folder_of_tests(contributing, root):
-    words = dict(mapped(contributing))["tests/"]
-    folders = [path.name for path in (root / "tests").iterdir() if path.is_dir() and not path.name.startswith("_")]
-    assert [name for name in folders if name not in words] == []
+    assert len(listed) <= 29
+    tests = [path.name for path in (root / "tests").iterdir() if path.is_dir() and not path.name.startswith("_")]
+    assert [name for name in tests if name not in listed["tests/"]] == []
 
 
 def test_every_table_is_the_one_that_the_runs_of_its_entry_give(root, monkeypatch):
@@ -128,13 +111,7 @@ def test_every_result_says_where_it_came_from(root):
     for path, result in results:
         assert re.fullmatch("[0-9a-f]{40}", result.commit), path
         assert result.hardware["torch"]
-
-
-def test_every_audit_names_its_commit_too(root):
-    files = sorted((root / "results").rglob("audit.json"))
-    assert files
-    for path in files:
-        records = json.loads(path.read_text(encoding="utf-8"))
-        assert records, f"{path} holds nothing"
-        for record in records:
-            assert re.fullmatch("[0-9a-f]{40}", record["commit"]), path
+    audits = {path: json.loads(path.read_text(encoding="utf-8")) for path in (root / "results").rglob("audit.json")}
+    assert audits
+    assert all(audits.values())
+    assert all(re.fullmatch("[0-9a-f]{40}", each["commit"]) for records in audits.values() for each in records)
