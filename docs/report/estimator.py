@@ -126,27 +126,6 @@ def cell_trust() -> str:
     return "\n".join(lines) + "\n"
 
 
-def fine_tuning() -> str:
-    """What tuning a pretrained encoder brings, by the number of rows."""
-    records = pd.DataFrame(json.loads((STUDIES / "fine_tuning.json").read_text(encoding="utf-8")))
-    names = {"none": "not pretrained, convolutional", "head": '`"head"`', "lora": '`"lora"`', "all": '`"all"`'}
-    sizes = records["rows"].unique()
-    heads = [f"{rows} rows: accuracy, % | log loss | CPU s" for rows in sizes]
-    lines = [
-        f"| encoder, {records['seed'].nunique()} seeds | {' | '.join(heads)} |",
-        "|---" * (1 + 3 * len(sizes)) + "|",
-    ]
-    for kind, name in names.items():
-        cells = []
-        for rows in sizes:
-            part = records[(records["tune"] == kind) & (records["rows"] == rows)]
-            accuracy = 100 * part["accuracy"]
-            cells.append(f"{accuracy.mean():.1f} ({accuracy.min():.1f} to {accuracy.max():.1f})")
-            cells += [f"{part['log_loss'].mean():.2f}", f"{part['seconds'].mean():.0f}"]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
-
-
 def advice() -> str:
     """The log loss while missing values are acquired, in three orders."""
     records = pd.DataFrame(json.loads((STUDIES / "advice.json").read_text(encoding="utf-8")))
@@ -262,7 +241,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "own-data": own_data,
     "rivals": rivals,
     "cell-trust": cell_trust,
-    "fine-tuning": fine_tuning,
     "advice": advice,
     "coverage": coverage,
 }

@@ -65,11 +65,6 @@ class Encoder(nn.Module):
     whole: bool = False
     example_shape: ClassVar[tuple[int, ...]] = ()
 
-    def rate_factors(self, rate: float | None, decay: float) -> dict[nn.Parameter, float]:
-        """The learning rates of pretrained weights that are fine-tuned, over that of all other parameters: by default as
-        the encoder chooses, otherwise `rate`, times `decay` for every layer below the last."""
-        return {}
-
 
 class Backbone(nn.Module):
     """(sequence [b, s, c] with CLS first, attn_bias broadcastable to [b, h, s, s] or None) -> [b, s, c]."""
@@ -111,11 +106,6 @@ class Trainable(nn.Module):
         """The parameters of gates, which may have a learning rate of their own; by default those of its parts."""
         parts = [part for part in self.children() if isinstance(part, Trainable)]
         return [parameter for part in parts for parameter in part.gate_parameters()]
-
-    def rate_factors(self, rate: float | None, decay: float) -> dict[nn.Parameter, float]:
-        """Those of fine-tuned weights; see `Encoder`."""
-        encoders = [module for module in self.modules() if isinstance(module, Encoder)]
-        return {each: own for encoder in encoders for each, own in encoder.rate_factors(rate, decay).items()}
 
 
 class Method(Trainable):

@@ -167,7 +167,7 @@ def _parsed(name: str, value: Any) -> Any:
         return value if value == "auto" else value.split(",")
     if name == "gates":
         return {"true": True, "false": False}.get(value.lower(), value)
-    examples = {"columns": KIND, "encoders": "notes=bert-base-uncased", "tune": "photo=lora", "class_weight": "ill=5"}
+    examples = {"columns": KIND, "encoders": "notes=bert-base-uncased", "class_weight": "ill=5"}
     if name not in examples:
         return value
     if not value:

@@ -25,7 +25,7 @@ from gauge.tabular.evidence.explanation import Explanation
 from gauge.tabular.evidence.held_out import learn_from_held_out
 from gauge.tabular.experts._ensemble import choose_experts
 from gauge.tabular.experts._fitting import fit_ensemble
-from gauge.tabular.experts._recipe import Recipe, tuned_columns
+from gauge.tabular.experts._recipe import Recipe
 from gauge.tabular.fitted import Fitted
 from gauge.tabular.preparation import PROBABLE, Prepared, check_options, choose_preset, make_recipe
 from gauge.tabular.saved.classifier import image_files
@@ -92,9 +92,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         "ignore".
     encoders : mapping, optional
         Pretrained Hugging Face models for columns of texts and images, by name or path.
-    tune : {"head", "lora", "all"} or mapping, default="head"
-        What is trained of pretrained encoders: only the projection after them, low-rank changes of their attention (LoRA),
-        or all weights; a mapping says it by column.
     preset : {"default", "fast"}, default="default"
         How much time is spent. "fast": trees and a linear model. "default": the network, too. Other parameters go before
         what a preset stands for.
@@ -240,7 +237,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         *,
         columns: Mapping[str, str] | None = None,
         encoders: Mapping[str, str | Path] | None = None,
-        tune: str | Mapping[str, str] = "head",
         preset: Literal["fast", "default"] = "default",
         experts: str | Sequence[str] = "auto",
         gates: bool | Literal["auto"] = "auto",
@@ -265,7 +261,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     ) -> None:
         self.columns = columns
         self.encoders = encoders
-        self.tune = tune
         self.preset = preset
         self.experts = experts
         self.gates = gates
@@ -706,7 +701,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         files = self._image_files()
         kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
         schema = data.schema(kinds, self.encoders, self.image_size, files, self.max_categories)
-        recipe = replace(recipe, tune=tuned_columns(self.tune, schema))
         names = choose_experts(self.experts, schema, experts)
         self._report(schema, names, data.every_row)
         if self.device not in (None, "auto", "cpu"):

@@ -38,7 +38,6 @@ from gauge.tabular.evidence.reader import Reader
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold, threshold_weights
 from gauge.tabular.experts import Saved, with_prefix
 from gauge.tabular.experts._ensemble import Ensemble, expert_weights, scores_in_words
-from gauge.tabular.experts._recipe import tuned_columns
 from gauge.tabular.saved.classifier import TableClassifier
 from gauge.tabular.saved.description import (
     FORMAT,
@@ -258,11 +257,7 @@ class Fitted(Record, TableClassifier):
     def facts(self) -> dict[str, str]:
         """Return how the model was trained, for reports and the card."""
         weights = expert_weights(self.leaderboard)
-        tuned = tuned_columns(self.options.get("tune", "head"), self.schema)
-        encoders = ", ".join(
-            f"{column}: {source}" + (f" (fine-tuned: {tuned[column]})" if column in tuned else "")
-            for column, source in self.schema.encoders.items()
-        )
+        encoders = ", ".join(f"{column}: {source}" for column, source in self.schema.encoders.items())
         size, seed = self.options["size"], self.options.get("random_state")
         rare = ", ".join(f"{100 * share:.0f} % of {name}" for name, share in self.rare_rates.items())
         facts = {

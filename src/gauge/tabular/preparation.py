@@ -30,7 +30,6 @@ PROBABLE = ("auto", "accuracy", "auc", "log_loss")  # metrics for which the most
 OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and a further condition unless it is None
     "columns": ("a mapping or None", Mapping | None),
     "encoders": ("a mapping or None", Mapping | None),
-    "tune": ("'head', 'lora', 'all' or a mapping of columns to one of them", str | Mapping),
     "experts": ("'auto', a name or a list of names", str | Sequence),
     "gates": (
         "'auto', True or False",
@@ -54,7 +53,7 @@ OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and
 
 def choose_preset(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[str, ...]:
     """The experts of the preset. An error if it leaves the network out, and an option is given that only a network has."""
-    of_network = ("encoders", "tune", "gates", "size", "epochs", "batch_size", "learning_rate")
+    of_network = ("encoders", "gates", "size", "epochs", "batch_size", "learning_rate")
     name = options["preset"]
     preset = pick(PRESETS, name, "preset")
     if options["experts"] == "auto" and "network" not in preset:

@@ -76,10 +76,8 @@ class TrainSettings(Settings):
     validation metric chooses the best epoch (none: the last epoch is kept). `precision` matters on a GPU: tf32 rounds the
     factors of matrix products, bf16 runs the forward pass in half precision. `augment` is one of `AUGMENTATIONS`.
     `gate_rate` multiplies the learning rate of gates: τ and ρ are two numbers that move by about the rate in a step.
-    `tune_rate` multiplies that of pretrained encoders that are fine-tuned (None: 0.1 for LoRA, 0.01 for all weights), where
-    all weights are trained once more by `tune_decay` for every layer below the last. In the first `warm_up` of all steps
-    the rate rises linearly to that of the schedule. `weight_decay` is that of AdamW, for weights with two or more
-    dimensions.
+    In the first `warm_up` of all steps the rate rises linearly to that of the schedule. `weight_decay` is that of AdamW,
+    for weights with two or more dimensions.
 
     NOTE[PAPER] finetune-patience: the paper does not say whether fine-tuning ends early; here it does, after `patience`
     epochs without a better validation score.
@@ -89,8 +87,6 @@ class TrainSettings(Settings):
     batch_size: int = Field(default=256, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
     gate_rate: float = Field(default=1.0, gt=0)
-    tune_rate: float | None = Field(default=None, gt=0)
-    tune_decay: float = Field(default=0.8, gt=0, le=1)
     warm_up: float = Field(default=0.0, ge=0, lt=1)
     weight_decay: float = Field(default=0.0, ge=0)
     schedule: Literal["constant", "cosine"] = "constant"

@@ -52,7 +52,6 @@ def make_optimizer(method: Trainable, settings: TrainSettings, device: torch.dev
     """AdamW for all trainable parameters. On a GPU its learning rate is a tensor, which a recorded step can read."""
     trained = [parameter for parameter in method.parameters() if parameter.requires_grad]
     factors = dict.fromkeys(method.gate_parameters(), settings.gate_rate)
-    factors |= method.rate_factors(settings.tune_rate, settings.tune_decay)
     parts: dict[tuple[float, float], list[Tensor]] = {(1.0, 0.0): []}
     for parameter in trained:
         decay = settings.weight_decay if parameter.ndim > 1 else 0.0

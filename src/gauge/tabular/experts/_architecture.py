@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from gauge.choices import pick
-from gauge.encoders._pretrained import PretrainedEncoder, Tune
 from gauge.encoders._with_whole import WithWhole
 from gauge.encoders.cells import Cells
 from gauge.encoders.flat_table import FlatTable
@@ -56,12 +55,10 @@ def build(
     *,
     gating: Gating = UNGATED,
     pretrained: bool = False,
-    tune: Mapping[str, Tune] | None = None,
 ) -> GaugePlus:
     """The untrained network for these columns: one unit for every number, category, word and part of an image, one more for
     each modality as a whole, and a head for each of several modalities. More than `FINE_COLUMNS` numbers and categories are
-    one unit in all. `pretrained` reads the weights of pretrained encoders, which a saved classifier has in its own file;
-    `tune` says by column what is trained of them.
+    one unit in all. `pretrained` reads the weights of pretrained encoders, which a saved classifier has in its own file.
     """
     encoders: dict[str, Encoder] = {}
     for modality, columns in schema.modalities.items():
@@ -75,8 +72,6 @@ def build(
         else:
             content = schema.contents[modality]
             fine = content.encoder(size.dim, size.channels, weights=pretrained)
-            if tune and content.name in tune and isinstance(fine, PretrainedEncoder):
-                fine.tune(tune[content.name])
         # numbers in the units of a text or an image that one more unit reads; pretrained have more
         small = fine.units * fine.width <= 8192 or whole is not None
         encoders[modality] = WithWhole(fine, whole) if small and fine.units > 1 else fine
@@ -90,10 +85,3 @@ def build(
         gating=gating,
         heads="validated" if several else "none",
     )
-
-
-def freeze(network: GaugePlus) -> None:
-    """End the training of pretrained encoders: low-rank changes become part of the weights."""
-    for module in network.modules():
-        if isinstance(module, PretrainedEncoder):
-            module.tune("head")

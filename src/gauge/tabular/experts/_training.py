@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,12 +12,11 @@ from torch import Tensor
 
 from gauge.choices import pick
 from gauge.data import Dataset
-from gauge.encoders._pretrained import Tune
 from gauge.nn.shards import total
 from gauge.paper.gauge import Gating
 from gauge.plus.gauge_plus import GaugePlus
 from gauge.tabular.experts import Task, Training
-from gauge.tabular.experts._architecture import build, freeze
+from gauge.tabular.experts._architecture import build
 from gauge.tabular.experts._gate_choice import MAX_COMBINING_ROWS, choose_gates, spread
 from gauge.tabular.experts._recipe import SIZES, NetworkSize, Recipe
 from gauge.tabular.table.schema import Schema
@@ -111,7 +110,6 @@ def train_network(
     if val is None and combination is not None:  # the mean of all answers, where their product would overrate
         combination.offset.fill_(-math.log(len(combination.offset)))
     gate_losses = choose_gates(chosen.model, train, val, settings.masks) if recipe.gates == "auto" else {}
-    freeze(chosen.model)
     training = Training(
         rows=len(train),
         epochs={name: stage.metadata["epochs"] for name, stage in trained.items()},
@@ -144,7 +142,7 @@ def seconds_left(store: StageStore, stages: Iterable[Stage]) -> float:
 def plan(schema: Schema, classes: int, recipe: Recipe, settings: TrainSettings, weights: Tensor) -> dict[str, Stage]:
     """The backbone and, unless there are no gates, the network with gates that builds on it."""
     arguments = {"schema": schema, "classes": classes, "size": pick(SIZES, recipe.size, "size"), "weights": weights}
-    arguments |= {"answers": not recipe.gates, "tune": recipe.tune}
+    arguments |= {"answers": not recipe.gates}
     backbone = Stage("backbone", make_backbone, arguments, settings)
     if not recipe.gates:
         return {"backbone": backbone}
@@ -166,9 +164,8 @@ def make_backbone(
     size: NetworkSize,
     weights: Tensor,
     answers: bool,
-    tune: Mapping[str, Tune],
 ) -> Weighted:
-    return Weighted(build(schema, classes, size, pretrained=True, tune=tune), weights, answers=answers)
+    return Weighted(build(schema, classes, size, pretrained=True), weights, answers=answers)
 
 
 def make_gated(train: Dataset, backbone: Weighted, *, weights: Tensor, answers: bool) -> Weighted:
