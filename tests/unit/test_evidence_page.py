@@ -65,19 +65,9 @@ def everything(text: str) -> EvidencePage:
     units += [unit(f"note {text}", gate, kind="text", name=text, value=text) for gate in (0.1, 0.5, 0.9)]
     units += [unit(f"photo {text}", gate, kind="image", name=text) for gate in (0.2, 0.7)]
     images = {f"photo {text}": GridImage(pixels, (1, 2))}
-    row = RowEvidence(
-        text,
-        (text, 0.4),
-        ("other", 0.9),
-        tuple(units),
-        images,
-        text,
-        0.75,
-        {},
-        {text: Gain(0.2, 0.1, 0.3)},
-        {text: text},
-    )
-    hidden = replace(row, label=None, agreement=None)
+    helpful, predicted = {text: Gain(0.2, 0.1, 0.3)}, ((text, 0.4), ("other", 0.9))
+    row = RowEvidence(text, *predicted, tuple(units), images, text, {}, helpful, {text: text})
+    hidden = replace(row, label=None, votes={text: (text, 0.4)}, subsets={text: 0.9})
     return EvidencePage(text, text, (row, hidden), {text: text})
 
 
@@ -127,7 +117,7 @@ def test_a_note_with_html_is_escaped():
     assert page.skeleton == plain.skeleton  # no element and no attribute more
     assert "".join(page.words).count(HOSTILE) == "".join(plain.words).count("ordinary") > 60
     attributes = [item for _, attributes in page.elements for item in attributes.items()]
-    assert {name for name, value in attributes if HOSTILE in (value or "")} == {"alt", "aria-label", "title"}
+    assert {name for name, value in attributes if HOSTILE in (value or "")} == {"alt", "aria-label"}
     assert page.all("script") == [{}]  # ours
 
 
@@ -146,7 +136,7 @@ def test_every_link_has_its_target_and_no_id_is_used_twice():
     page = Page(render(everything("ordinary")))
     links = {link["href"] for link in page.all("a")}
     assert len(page.ids) == len(set(page.ids))
-    assert links == {"#row-1", "#row-2", "#glance", "#columns", "#reading", "#unobserved", "#rows"}
+    assert links == {"#row-1", "#row-2", "#glance", "#columns", "#reading", "#rows"}
     assert {link[1:] for link in links} <= set(page.ids)
 
 

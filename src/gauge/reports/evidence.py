@@ -21,8 +21,6 @@ ColumnKind = Literal["number", "category", "text", "image", "signal"]
 State = Literal["observed", "missing"]
 STATES: tuple[State, ...] = get_args(State)
 
-MAX_ATTENTION_COLUMNS = 20  # rows and columns in the table of attention where a column is not observed
-
 
 @dataclass(frozen=True)
 class Unit:
@@ -78,7 +76,7 @@ class GridImage:
 @dataclass(frozen=True)
 class RowEvidence:
     """One row: the predicted class with its probability, without and with the gates, and all units in the order of the
-    columns. `agreement` is the rank correlation of scores and exact effects, `label` the true class, `effects` what each
+    columns. `label` is the true class, `effects` what each
     column does for the probability of the predicted class, `helpful` the missing values that are expected to help beyond
     chance, `ids` columns to recognise the row by. `plausible` are the classes of its prediction set, at a coverage of
     90 %. `votes` are the predictions of the parts of a model, `subsets` the probabilities of the predicted class from some
@@ -90,7 +88,6 @@ class RowEvidence:
     units: tuple[Unit, ...]
     images: Mapping[str, GridImage] = field(default_factory=dict)
     label: str | None = None
-    agreement: float | None = None
     effects: Mapping[str, float] = field(default_factory=dict)
     helpful: Mapping[str, Gain] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -144,7 +141,6 @@ def render(page: EvidencePage) -> str:
         right=sum(judged),
         doubts=sum(len(row.doubtful) for row in page.rows),
         overview=overview(page.rows, page.gains or page.effects),
-        unobserved=unobserved(page.rows) if any(_gated(row) for row in page.rows) else [],
         script=Markup(script),
         checksum=Markup(checksum),
     )
@@ -161,7 +157,7 @@ def _rendered(layout: str, rows: Sequence[RowEvidence], **values: object) -> str
     values |= {"trusts": any(view.trusts for view in views), "by_gate": by_gate, "states": STATES}
     values["parts"] = "modalities" if values["part"] == "modality" else f"{values['part']}s"
     # lines of a table that are always shown
-    html = template("evidence.html").render(layout=layout, views=views, fold=12, most=MAX_ATTENTION_COLUMNS, **values)
+    html = template("evidence.html").render(layout=layout, views=views, fold=12, **values)
     return _compact(html)
 
 
@@ -228,7 +224,7 @@ class _View:
         self.attention = largest("attention_before", "attention_after")
         self.effects = any(unit.used is not None for unit in row.units)
         self.trusts = any(unit.trusted is not None for unit in row.units)
-        units = sorted((*row.units, *_whole(row)), key=_by_use)
+        units = sorted(_whole(row) if row.votes else (*row.units, *_whole(row)), key=_by_use)  # a vote is of a modality
         min_named_effect = 0.005  # smaller effects, and gains, are not named
         moved = [unit for unit in units if abs(unit.used or 0.0) >= min_named_effect]
         max_named_values = 4  # values for and against a prediction
@@ -244,7 +240,7 @@ class _View:
 
 def _whole(row: RowEvidence) -> list[Unit]:
     """Return one unit for each text or image whose effect was measured as a whole, and not that of its words or parts."""
-    measured = {unit.column for unit in row.units if unit.used is not None}
+    measured = set() if row.votes else {unit.column for unit in row.units if unit.used is not None}
     first = {unit.column: unit for unit in reversed(row.units)}
     return [
         replace(first[name], name=name, value="", used=effect, towards="")
@@ -283,29 +279,3 @@ def overview(rows: Sequence[RowEvidence], estimates: Mapping[str, Gain]) -> pd.D
     }
     lines = pd.DataFrame(means).sort_values(["effect", "gate_observed"], ascending=False)
     return lines.astype(object).where(lines.notna(), None)
-
-
-class Unobserved(NamedTuple):
-    """The mean attention after gating on every column, over the `rows` rows in which `column` is missing."""
-
-    column: str
-    rows: int
-    attention: dict[str, float]
-
-    @property
-    def largest(self) -> float:
-        return max(self.attention.values())
-
-
-def unobserved(rows: Sequence[RowEvidence]) -> list[Unobserved]:
-    """Return the attention in rows without a column, the least often observed columns first, with the columns that get most
-    attention first. At most `MAX_ATTENTION_COLUMNS` of both are shown."""
-    mask = _table(rows, "state").fillna("missing") != "observed"
-    attention = _table(rows, "attention_after").fillna(0.0)
-    attention = attention[attention.mean().nlargest(MAX_ATTENTION_COLUMNS).index]
-    counts = mask.sum().nlargest(MAX_ATTENTION_COLUMNS)
-    return [
-        Unobserved(str(name), int(count), {str(key): float(mean) for key, mean in attention[mask[name]].mean().items()})
-        for name, count in counts.items()
-        if count > 0
-    ]

@@ -73,10 +73,11 @@ class Explanation:
 
     def to_html(self, path: str | Path) -> None:
         """Write one file that works offline: a summary of all rows, then every row."""
-        lead = f"Predicting {self.facts.get('Predicts', 'the label')}. Every {self.part} has a number: how much it was used."
-        if any(unit.trusted is not None for row in self.rows for unit in row.units):
-            lead = lead[:-1] + "; and every value one more: how far it is trusted to be right."
-        page = EvidencePage(PAGE_TITLE, lead, self.rows, self.facts, self.gains, self.mean_effects, self.part)
+        trusts = any(unit.trusted is not None for row in self.rows for unit in row.units)
+        trusted = "; and every value one more: how far it is trusted to be right" if trusts else ""
+        lead = f"Predicting {self.facts.get('Predicts', 'the label')}. Every {self.part} has a number: how much it was used"
+        title = PAGE_TITLE if trusts else PAGE_TITLE.partition(",")[0] + "?"
+        page = EvidencePage(title, f"{lead}{trusted}.", self.rows, self.facts, self.gains, self.mean_effects, self.part)
         write_text(Path(path), render(page))
 
     def plot(self) -> "Figure":

@@ -93,7 +93,6 @@ class Reader:
                     self._with_suggestions(units, rows.cells[row]),
                     images,
                     label=None if labels is None else labels[row],
-                    agreement=_agreement(units) if exact else None,
                     effects={str(name): float(value) for name, value in effects.iloc[row].items()},
                     helpful=helps[row],
                     ids={} if ids is None else {str(name): _shown(value) for name, value in ids.iloc[row].items()},
@@ -279,13 +278,3 @@ def _shown(value: Any) -> str:
 
 def _missing(column: Column) -> Unit:
     return Unit(column.name, column.display, column.name, "", "missing", None, None, 0.0, 0.0)
-
-
-def _agreement(units: Sequence[Unit]) -> float | None:
-    """Return the rank correlation of scores and exact effects; None where there is nothing to rank."""
-    pairs = [(unit.score, abs(unit.used)) for unit in units if unit.score is not None and unit.used is not None]
-    if len(pairs) < 3 or any(len(set(values)) == 1 for values in zip(*pairs, strict=True)):
-        return None
-    from scipy.stats import spearmanr
-
-    return float(spearmanr(*zip(*pairs, strict=True)).statistic)
