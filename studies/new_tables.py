@@ -278,6 +278,29 @@ def _kept(path: Path) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
         return json.loads(str(kept["line"])), kept["plain"], kept["labels"]
 
 
+def summary(before: Path, after: Path) -> str:
+    """The means of ours before and after by kind of table and missing rate, the CPU seconds of both, and in how many pairs
+    of a table and a rate each is above the best single rival. Tables that all of them have count."""
+    runs = {}
+    for name, path in (("before", before), ("after", after)):
+        lines = pd.DataFrame(json.loads(path.read_text(encoding="utf-8")))
+        plain = pd.DataFrame(lines["plain"].tolist())[["auc", "log_loss", "accuracy"]]
+        runs[name] = pd.concat([lines[["table", "missing", "seed", "classes", "model", "cpu_seconds"]], plain], axis=1)
+    keys, result = ["table", "missing", "seed"], []
+    ours = runs["before"].merge(runs["after"], on=[*keys, "classes", "model"], suffixes=(" before", " after"))
+    kind = np.where(ours["classes"] == 2, "two classes", "more classes")
+    columns = [f"{score} {run}" for score in ("auc", "log_loss", "accuracy", "cpu_seconds") for run in runs]
+    for by in (["model", "missing", kind], ["model", kind], ["model"]):
+        result.append(ours.groupby(by)[columns].mean().round(4).assign(fits=ours.groupby(by).size()).to_string())
+    rivals = runs["after"][runs["after"]["model"].isin(RIVALS)].groupby(keys)[["auc", "accuracy"]].max()
+    pairs = ours[ours["model"] == "default"].merge(rivals.reset_index(), on=keys)
+    for score, run in itertools.product(("auc", "accuracy"), runs):
+        result.append(
+            f"{score} {run}: above the best rival in {(pairs[f'{score} {run}'] > pairs[score]).sum()} of {len(pairs)}"
+        )
+    return "\n\n".join(result)
+
+
 def main() -> None:
     methods = [*CHEAP, *AUTOGLUON]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
@@ -291,12 +314,16 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--export", action="store_true", help="write the tables, fit nothing")
+    parser.add_argument("--summary", nargs=2, type=Path, metavar=("BEFORE", "AFTER"), help="print what two files say")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     wanted = ENVIRONMENT | {"CUDA_VISIBLE_DEVICES": ""}
     if any(os.environ.get(name) != value for name, value in wanted.items()):  # libraries read it when they are imported
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | wanted)
     logging.getLogger("gauge").setLevel("ERROR")
+    if options.summary:
+        print(summary(*options.summary))
+        return
     if options.one:
         table, rate, seed, model = options.one
         measure(Job(table, float(rate), int(seed), model), options)

@@ -494,6 +494,11 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             the most probable other class.
         positive
             The class that is looked for.
+
+        Returns
+        -------
+        GaugeClassifier
+            A copy; this model stays as it is.
         """
         check_is_fitted(self, "fitted_")
         model = copy(self)

@@ -243,11 +243,17 @@ class Fitted(Record, TableClassifier):
         return {} if self.profile is None else self.profile.rare_rates(self.schema)
 
     def notes(self) -> list[str]:
-        """Return that accuracy says little where one class is frequent, which columns have rare values, and what the time
-        limit was too short for."""
+        """Return that accuracy says little where one class is frequent, and prediction sets little of a rare one, which
+        columns have rare values, and what the time limit was too short for."""
         label, share = self.largest_class
         warning = f"always predicting {label!r} gives an accuracy of {100 * share:.1f} %: look at AUC and log loss"
         notes = [warning] if share > 0.8 else []
+        rarest = int(self.ensemble.prior.argmin())
+        if self.prediction_sets is not None and self.ensemble.prior[rarest] < 0.1:
+            notes.append(
+                f"{100 * self.ensemble.prior[rarest]:.1f} % of the rows are {self.classes[rarest]!s}: prediction sets "
+                "promise to cover them with by_class=True only"
+            )
         notes += [
             f"column {name!r}: {100 * share:.0f} % of its values are rare; they are read, and do not count as missing"
             for name, share in self.rare_rates.items()
