@@ -6,7 +6,6 @@ from .backbones.check import check_backbone as check_backbone
 from .data import Dataset as Dataset
 from .deploy.export import export as export
 from .deploy.exported import ExportedClassifier as ExportedClassifier
-from .deploy.hub import push_to_hub as push_to_hub
 from .deploy.wrapped import export_wrapped as export_wrapped
 from .deploy.wrapped import load_wrapped as load_wrapped
 from .deploy.wrapped import save_wrapped as save_wrapped

@@ -1,15 +1,13 @@
-"""Classifiers on the Hub, without a network: what is uploaded loads again, and nothing of it is code."""
-
-import shutil
+"""Classifiers on the Hub, without a network: a saved folder loads from there, and nothing of it is code."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from helpers import unchecked
 
-from gauge import GaugeClassifier, push_to_hub
+from gauge import GaugeClassifier
 
-huggingface_hub = pytest.importorskip("huggingface_hub")
+pytest.importorskip("huggingface_hub")
 TABLE = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "ill": ["no", "yes", "no", "yes"] * 20})
 
 
@@ -21,25 +19,10 @@ def model():
 
 @pytest.fixture
 def repository(model, monkeypatch, tmp_path):
-    """What an upload leaves in the repository, and in the cache of a machine that has downloaded it."""
+    """The cache of a machine that has downloaded a saved model."""
     cache = tmp_path / "models--me--ill"
     snapshot = cache / "snapshots" / ("0" * 40)
-
-    class Api:
-        def __init__(self, token=None):
-            pass
-
-        def create_repo(self, name, *, private, exist_ok):
-            assert (name, private, exist_ok) == ("me/ill", True, True)
-
-        def upload_folder(self, *, repo_id, folder_path, commit_message):
-            shutil.copytree(folder_path, snapshot)
-            return f"https://hub/{repo_id}"
-
-    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
-    with unchecked():
-        address = push_to_hub(model, "me/ill", evaluation=model.evaluate(TABLE), intended_use="A test.", license="mit")
-    assert address == "https://hub/me/ill"
+    model.save(snapshot)
     (cache / "refs").mkdir()
     (cache / "refs" / "main").write_text("0" * 40)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
@@ -47,7 +30,7 @@ def repository(model, monkeypatch, tmp_path):
     return snapshot
 
 
-def test_a_pushed_classifier_is_safetensors_json_and_a_card_and_answers_the_same(model, repository):
+def test_a_saved_classifier_is_safetensors_json_and_a_card_and_answers_the_same(model, repository):
     names = ["README.md", "metrics.jsonl", "model.json", "model.safetensors"]
     assert sorted(path.name for path in repository.iterdir()) == names
     for name in ("me/ill", repository):

@@ -48,8 +48,8 @@ from gauge.tabular.saved.description import (
     SavedTrust,
     read_description,
 )
-from gauge.tabular.saved.files import CARD as CARD
 from gauge.tabular.saved.files import (
+    CARD,
     HISTORY,
     METADATA,
     TOKENIZERS,
