@@ -1,6 +1,7 @@
 """Every encoder, backbone, imputer and expert can be exported, or says why not; the graph gives what the original gives."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from helpers import (
     unchecked,
     unit_encoder,
 )
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_extraction.text import TfidfVectorizer
 from torch import nn
 
 from gauge import (
@@ -40,7 +41,7 @@ from gauge import (
     UnitEncoder,
     export,
 )
-from gauge.deploy.exported import ExportedClassifier, count_terms, open_session
+from gauge.deploy.exported import ExportedClassifier, open_session
 from gauge.encoders.columns import Columns
 from gauge.imputers.oracle import Oracle
 from gauge.imputers.tip import TIP
@@ -48,6 +49,7 @@ from gauge.paper.gauge import UNGATED
 from gauge.plus.gauge_plus import GaugePlus
 from gauge.randomness import seeded
 from gauge.registry import COLUMNS, ENCODERS, EXPERTS, IMPUTERS
+from gauge.tabular.experts._terms import Terms
 from gauge.tabular.experts.linear import Linear
 from gauge.tabular.table.columns.image import Image
 from gauge.training.traced import to_onnx, trace
@@ -283,6 +285,7 @@ def visits(rows: int, folder: Path, seed: int = 0) -> pd.DataFrame:
     days = pd.Timestamp("2020-01-01") + pd.to_timedelta(draw.integers(0, 900, rows), "D")
     table["weight"] = [f"{value:.2f} kg".replace(".", ",") for value in draw.normal(70, 9, rows)]
     table["visit"] = days.strftime("%d.%m.%Y")
+    table["embedding"] = draw.normal(size=(rows, 12)).round(3).tolist()
     table["ward"] = draw.integers(0, 80, rows).astype(str) + "w"
     extra = pd.Series(draw.choice(["", " Grew, GREW fast; İzmir!", " it bleeds 3.5 times a night"], rows))
     table["notes"] = (table["notes"] + extra).where(table["notes"].notna())
@@ -349,13 +352,13 @@ def test_an_expert_or_a_kind_of_column_that_cannot_be_exported_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_terms_are_counted_as_the_linear_expert_counts_them(classifier):
+def test_terms_are_those_of_scikit_learn(classifier):
     model, rows, _ = classifier
-    texts = [*model.fitted_.read(rows)[1].texts["notes"], "", "İ ı ß ǅ d'accord naïve re-grew_fast ²"]
-    vectorizer = model.ensemble_.experts["linear"].terms.vectorizers["notes"]
-    names = vectorizer.get_feature_names_out().tolist()
-    terms, counts = count_terms(texts, {name: number for number, name in enumerate(names)})
-    expected = CountVectorizer(ngram_range=(1, 2), token_pattern=vectorizer.token_pattern, vocabulary=names)
-    dense = np.zeros((len(texts), len(names)), int)
-    np.add.at(dense, (np.arange(len(texts))[:, None], terms), counts)
-    np.testing.assert_array_equal(dense, expected.transform(texts).toarray())
+    read = model.fitted_.read(rows)[1]
+    texts = np.array([*read.texts["notes"], "", *["İ ı ß ǅ d'accord naïve re-grew_fast ² İ ²"] * 2], object)
+    terms = Terms.fit(replace(read, texts={"notes": texts}))
+    names, options = terms.vocabularies["notes"], {"ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"}
+    expected = TfidfVectorizer(vocabulary=names, sublinear_tf=True, **options)
+    expected.idf_ = terms.idf["notes"]
+    vectors = terms.vectors(replace(read, texts={"notes": texts}), "notes").toarray()
+    np.testing.assert_allclose(vectors, expected.transform(texts).toarray(), rtol=1e-12)

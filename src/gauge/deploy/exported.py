@@ -6,10 +6,7 @@ The file ends with the checksum of all that comes before it, as one more entry o
 import hashlib
 import json
 import logging
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -26,6 +23,7 @@ from gauge.tabular.table.arrays import (
     column_of,
     columns_from_json,
     contents,
+    count_terms,
     cycles,
     encode_row,
     encode_rows,
@@ -38,7 +36,6 @@ logger = logging.getLogger(__name__)
 
 FORMAT = "gauge-export-1"
 KEY, CHECKSUM_KEY = "gauge", "gauge.sha256"  # of entries in the metadata of an ONNX file
-WORD = re.compile(r"\w+")
 
 Vocabularies = Mapping[str, Mapping[str, int]]
 """The numbers of the terms that are counted in texts, by modality."""
@@ -281,22 +278,3 @@ def graph_inputs(
     for name, vocabulary in vocabularies.items():
         feed[f"terms.{name}"], feed[f"counts.{name}"] = count_terms(texts[name], vocabulary)
     return feed
-
-
-def count_terms(texts: Iterable[str], vocabulary: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the words and pairs of words of each text that the vocabulary has, and how often each occurs:
-    [texts, terms], 0 after the last one. scikit-learn's TfidfVectorizer divides texts in the same way.
-
-    >>> [each.tolist() for each in count_terms(["Sore, sore arm!"], {"arm": 0, "sore": 1, "sore arm": 2})]
-    [[[1, 0, 2]], [[2, 1, 1]]]
-    """
-    counted = []
-    for text in texts:
-        words = WORD.findall(text.lower())
-        terms = [*words, *map(" ".join, pairwise(words))]
-        counted.append(Counter(vocabulary[term] for term in terms if term in vocabulary))
-    longest = max((len(each) for each in counted), default=0) or 1
-    numbers, counts = (np.zeros((len(counted), longest), np.int64) for _ in range(2))
-    for row, each in enumerate(counted):
-        numbers[row, : len(each)], counts[row, : len(each)] = list(each), list(each.values())
-    return numbers, counts

@@ -1,47 +1,50 @@
-"""Terms: TF-IDF of the words and pairs of words in texts, for trees and the linear expert."""
+"""Terms: TF-IDF of the words and pairs of words in texts, for trees and the linear expert.
+
+scikit-learn learns the vocabularies; texts are read without it, as importing it takes longer than most predictions.
+"""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
 from gauge.tabular.experts._graph import GraphRows
+from gauge.tabular.table.arrays import count_terms
 from gauge.tabular.table.rows import Rows
-
-if TYPE_CHECKING:
-    from sklearn.feature_extraction.text import TfidfVectorizer
 
 
 class Terms:
     """The vocabulary and the inverse document frequencies of every column of texts that has words."""
 
-    def __init__(self, vectorizers: Mapping[str, "TfidfVectorizer"]) -> None:
-        self.vectorizers = vectorizers
+    def __init__(self, vocabularies: Mapping[str, Sequence[str]], idf: Mapping[str, np.ndarray]) -> None:
+        self.vocabularies, self.idf = vocabularies, idf
 
     @classmethod
     def fit(cls, rows: Rows) -> Self:
-        return cls({name: _fit(texts) for name, texts in rows.texts.items() if _has_words(texts)})
+        fitted = {name: _fit(texts) for name, texts in rows.texts.items() if _has_words(texts)}
+        vocabularies = {name: each.get_feature_names_out().tolist() for name, each in fitted.items()}
+        return cls(vocabularies, {name: each.idf_ for name, each in fitted.items()})
 
     def __iter__(self) -> Iterator[str]:
         """The names of the columns."""
-        return iter(self.vectorizers)
+        return iter(self.idf)
 
     def __len__(self) -> int:
-        return len(self.vectorizers)
+        return len(self.idf)
 
     def count(self, name: str) -> int:
         """How many terms a column has."""
-        return len(self.vectorizers[name].idf_)
+        return len(self.idf[name])
 
     @cached_property
     def _digests(self) -> dict[str, str]:
         """Equal for equal vocabularies and frequencies, also after loading."""
         return {
-            name: hashlib.sha256("\n".join(each.get_feature_names_out()).encode() + each.idf_.tobytes()).hexdigest()
-            for name, each in self.vectorizers.items()
+            name: hashlib.sha256("\n".join(self.vocabularies[name]).encode() + idf.tobytes()).hexdigest()
+            for name, idf in self.idf.items()
         }
 
     def vectors(self, rows: Rows, name: str) -> Any:
@@ -49,19 +52,19 @@ class Terms:
         row with other cells, or with values hidden, are read once."""
         key = "terms", name, self._digests[name]
         if key not in rows.shared:
-            read = rows.read_texts.setdefault(key, _Read())
-            rows.shared[key] = read.vectors(self.vectorizers[name], rows.texts[name])
+            read = rows.read_texts.setdefault(key, _Read(self.vocabularies[name], self.idf[name]))
+            rows.shared[key] = read.vectors(rows.texts[name])
         return rows.shared[key]
 
     def export(self, rows: GraphRows, name: str, weights: np.ndarray) -> str:
         """The vectors of a column times weights, [terms, outputs], in a graph, from the terms that a reader has counted."""
-        graph, vectorizer = rows.graph, self.vectorizers[name]
+        graph = rows.graph
         last, after_last = (graph.constant(np.array([axis])) for axis in (1, 2))
-        terms, counts = rows.terms(name, vectorizer.get_feature_names_out().tolist())
+        terms, counts = rows.terms(name, self.vocabularies[name])
         one = graph.constant(1.0)
         frequencies = graph.node("Add", graph.node("Log", graph.node("Max", graph.cast(counts, np.float64), one)), one)
         available = graph.cast(graph.cast(counts, bool), np.float64)
-        idf = graph.gather(graph.constant(vectorizer.idf_), terms, 0)
+        idf = graph.gather(graph.constant(self.idf[name]), terms, 0)
         vectors = graph.node("Mul", graph.node("Mul", frequencies, available), idf)
         norm = graph.node("ReduceL2", vectors, last)
         vectors = graph.node("Div", vectors, graph.node("Max", norm, graph.constant(np.finfo(float).tiny)))
@@ -71,58 +74,58 @@ class Terms:
         return graph.node("ReduceSum", products, last, keepdims=0)
 
     def tensors(self) -> dict[str, np.ndarray]:
-        return {f"idf.{name}": each.idf_ for name, each in self.vectorizers.items()}
-
-    def vocabularies(self) -> dict[str, list[str]]:
-        return {name: each.get_feature_names_out().tolist() for name, each in self.vectorizers.items()}
+        return {f"idf.{name}": idf for name, idf in self.idf.items()}
 
     @classmethod
     def load(cls, tensors: Mapping[str, np.ndarray], vocabularies: Mapping[str, Sequence[str]]) -> Self:
-        """From what `tensors` and `vocabularies` returned."""
-        vectorizers = {}
+        """From what `tensors` returned, and the `vocabularies`."""
+        idf = {name: tensors[f"idf.{name}"] for name in vocabularies}
         for name, vocabulary in vocabularies.items():
-            vectorizers[name] = _vectorizer(vocabulary)
-            vectorizers[name].idf_ = tensors[f"idf.{name}"]
-        return cls(vectorizers)
+            if idf[name].shape != (len(set(vocabulary)),) or len(set(vocabulary)) < len(vocabulary):
+                raise ValueError(f"column {name!r:.50} has frequencies of other terms than its own; fit again")
+        return cls(vocabularies, idf)
 
 
 class _Read:
-    """The texts that a vectorizer has read, each once, and their vectors."""
+    """The texts of a column that were read, each once, and their vectors: (1 + log count) · idf, of norm 1."""
 
-    def __init__(self) -> None:
+    def __init__(self, vocabulary: Sequence[str], idf: np.ndarray) -> None:
+        self.numbers, self.idf = {term: number for number, term in enumerate(vocabulary)}, idf
         self.positions: dict[str, int] = {}
         self.known: Any = None
 
-    def vectors(self, vectorizer: "TfidfVectorizer", texts: np.ndarray) -> Any:
+    def vectors(self, texts: np.ndarray) -> Any:
         from scipy.sparse import vstack
 
         new = [text for text in pd.unique(texts) if text not in self.positions]
         if new:
-            read = vectorizer.transform(new)
-            self.known = read if self.known is None else vstack([self.known, read], format="csr")
+            parts = [self._read(new[start : start + 1000]) for start in range(0, len(new), 1000)]  # dense until then
+            self.known = vstack([*([] if self.known is None else [self.known]), *parts], format="csr")
             self.positions |= {text: position for position, text in enumerate(new, len(self.positions))}
         return self.known[[self.positions[text] for text in texts]]
 
+    def _read(self, texts: Sequence[str]) -> Any:
+        from scipy.sparse import csr_matrix
 
-def _vectorizer(vocabulary: Sequence[str] | None = None) -> "TfidfVectorizer":
-    from sklearn.feature_extraction.text import TfidfVectorizer  # it takes longer to import than most predictions
-
-    # words and pairs of words per column
-    return TfidfVectorizer(
-        sublinear_tf=True,
-        ngram_range=(1, 2),
-        max_features=20_000,
-        token_pattern=r"(?u)\b\w+\b",
-        vocabulary=vocabulary,
-    )
+        terms, counts = count_terms(texts, self.numbers)
+        found = counts > 0
+        weights = np.where(found, (1 + np.log(np.maximum(counts, 1))) * self.idf[terms], 0.0)
+        weights /= np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), np.finfo(float).tiny)
+        ends = np.concatenate([[0], found.sum(1).cumsum()])
+        vectors = csr_matrix((weights[found], terms[found], ends), (len(texts), len(self.idf)))
+        vectors.sort_indices()
+        return vectors
 
 
-def _fit(texts: np.ndarray) -> "TfidfVectorizer":
+def _fit(texts: np.ndarray) -> Any:
     """Words and pairs of words that occur in two texts or, where there are none, in one."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    options: dict[str, Any] = {"ngram_range": (1, 2), "max_features": 20_000, "token_pattern": r"(?u)\b\w+\b"}
     try:
-        return _vectorizer().set_params(min_df=2).fit(texts)
+        return TfidfVectorizer(min_df=2, **options).fit(texts)
     except ValueError:
-        return _vectorizer().fit(texts)
+        return TfidfVectorizer(**options).fit(texts)
 
 
 def _has_words(texts: np.ndarray) -> bool:

@@ -168,7 +168,7 @@ class Linear(Expert):
     def save(self) -> Saved:
         tensors = {"coefficients": self.coefficients, "offsets": self.offsets}
         tensors |= self.terms.tensors() | self.pixels.tensors() | self.levels.tensors()
-        return Saved(tensors, {"vocabularies": self.terms.vocabularies()})
+        return Saved(tensors, {"vocabularies": dict(self.terms.vocabularies)})
 
     @classmethod
     def load(cls, saved: Saved, schema: Schema) -> Self:

@@ -133,7 +133,7 @@ class Trees(Expert):
 
     def save(self) -> Saved:
         tensors = self.forest.tensors("forest.") | self.pixels.tensors() | self.terms.tensors() | self.scores.tensors()
-        return Saved(tensors, {"forest": self.forest.metadata(), "vocabularies": self.terms.vocabularies()})
+        return Saved(tensors, {"forest": self.forest.metadata(), "vocabularies": dict(self.terms.vocabularies)})
 
     @classmethod
     def load(cls, saved: Saved, schema: Schema) -> Self:
