@@ -161,7 +161,7 @@ def run(
 def section(answered: Mapping[str, tuple[Answered, np.ndarray]]) -> Section:
     """The questions with the answers to them and the labels, by table; the test rows of all tables are counted together."""
     developed = (
-        "GaugeClassifier was developed on such tables, some of these among them; the documentation (Your own table) has a "
+        "GaugeClassifier was developed on such tables, some of these among them; the documentation (Results, Tables) has a "
         "comparison on tables that nobody looked at before."
     )
     answers, labels = pooled([*answered.values()])
