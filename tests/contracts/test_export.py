@@ -287,6 +287,7 @@ def visits(rows: int, folder: Path, seed: int = 0) -> pd.DataFrame:
     table["visit"] = days.strftime("%d.%m.%Y")
     table["embedding"] = draw.normal(size=(rows, 12)).round(3).tolist()
     table["ward"] = draw.integers(0, 80, rows).astype(str) + "w"
+    table["embedding"] = [str(vector) for vector in draw.normal(size=(rows, 9)).round(3).tolist()]
     extra = pd.Series(draw.choice(["", " Grew, GREW fast; İzmir!", " it bleeds 3.5 times a night"], rows))
     table["notes"] = (table["notes"] + extra).where(table["notes"].notna())
     keep = draw.random(table.shape) > 0.15
