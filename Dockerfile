@@ -1,4 +1,4 @@
-# Serves a saved classifier. Build: docker build -t gauge . ; run: docker run -p 8000:8000 -v $PWD/model:/model:ro gauge
+# Serves a saved classifier. Build: docker build -t gauge . ; run: docker run -p 127.0.0.1:8000:8000 -v $PWD/model:/model:ro gauge
 FROM python:3.12.11-slim-bookworm
 WORKDIR /source
 COPY serve.lock torch.lock ./

@@ -420,6 +420,21 @@ def test_what_is_not_http_is_refused_counted_and_never_the_answer_to_another_req
     assert refused_connections(client, "not HTTP") == before + len(NOT_HTTP) + 1
 
 
+@pytest.mark.parametrize(
+    ("ui", "hosts", "status"),
+    [
+        *((False, hosts, status) for hosts, status in ((b"", b"400 Bad"), (b"Host: a\r\nHost: b\r\n", b"400 Bad"))),
+        *((True, b"Host: %b\r\n" % host, b"200 OK") for host in (b"localhost:8000", b"127.0.0.1", b"[::1]:8000")),
+        (True, b"Host: evil.example\r\n", b"421 Misdirected"),
+        (False, b"Host: proxy.example\r\n", b"200 OK"),
+    ],
+)
+def test_a_request_names_one_host_and_that_of_a_server_with_a_page_is_its_own(fitted, ui, hosts, status):
+    request = b"GET /health HTTP/1.1\r\n" + hosts + b"Connection: close\r\n\r\n"
+    with serving(fitted[0] / "model", ui=ui) as client, connected(client, 1, request) as (connection,):
+        assert everything(connection).startswith(b"HTTP/1.1 " + status)
+
+
 def test_requests_sent_at_once_over_one_connection_are_answered_in_turn_until_it_is_idle(fitted):
     rows = [ROW | {"site": f"planet {number}"} for number in range(5)]
     with serving(fitted[0] / "model", limits=Limits(idle_seconds=0.5)) as client:

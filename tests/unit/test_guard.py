@@ -66,7 +66,8 @@ def test_a_changed_column_is_reported_in_one_line_and_a_mere_split_is_not(doors,
 def test_the_server_notes_each_row_that_is_unlike_training(doors):
     columns = doors[1].fitted_.columns
     loaded = Loaded(doors[1].fitted_, RequestReader(columns, Limits()), ())
-    rows = table(3, 2)[[column.name for column in columns]].astype(object).assign(town="town7")
+    rows = table(3, 2)[[column.name for column in columns]].astype(object)
+    rows["town"] = {column.name: column for column in columns}["town"].words[0]
     rows.loc[1, "age"] = 4000
     cells = [RowCells(row) for row in rows.to_numpy().tolist()]
     for part in (cells, cells[1:2]):

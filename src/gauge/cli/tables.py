@@ -89,6 +89,9 @@ def predict(
     plugin: Plugins = None,
     device: Device = None,
     strict: Strict = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Write texts such as =1+2, which Excel would compute, as they are.")
+    ] = False,
 ) -> None:
     """The class of every row and the probability of each class. Tables are read in parts, and may be larger than memory."""
     check_paths(model, table)
@@ -103,11 +106,11 @@ def predict(
     if ray:
         _predict_on_ray(model, table, out, workers, **answers, **files)
     else:
-        _predict_here(model, table, out, answers, strict=strict, **files)
+        _predict_here(model, table, out, answers, strict=strict, raw=raw, **files)
 
 
 def _predict_here(
-    model: Path, table: Path, out: Path | None, answers: dict[str, Any], *, strict: bool, **files: Any
+    model: Path, table: Path, out: Path | None, answers: dict[str, Any], *, strict: bool, raw: bool, **files: Any
 ) -> None:
     """Write the predictions to a file or to the terminal, and report what the labels in the table say about them."""
     with heavy_imports():
@@ -127,7 +130,7 @@ def _predict_here(
 
     def write(file: Any) -> None:
         nonlocal count
-        with watched(strict=strict), answers_file(file, ".csv" if out is None else out.suffix) as append:
+        with watched(strict=strict), answers_file(file, ".csv" if out is None else out.suffix, raw=raw) as append:
             count = predict_table(classifier, table, append, **answers)
 
     if out is None:
@@ -173,6 +176,7 @@ def explain(
         raise ValueError(f"--rows {rows!r} is not FIRST:LAST; write for example 0:20")
     classifier = load_fitted(model, table, outside_images=outside_images, device=device)
     from gauge.data.files import write_text
+    from gauge.deploy.scoring import without_formulas
     from gauge.tabular.table.files import read_table_file
     from gauge.tabular.table.guard import watched
 
@@ -184,7 +188,7 @@ def explain(
     with watched(strict=strict):
         explanation = classifier.explain(chosen, labels, exact=exact, keep=keep or ())
     if out.suffix == ".csv":
-        write_text(out, explanation.to_frame().to_csv(index=False))
+        write_text(out, without_formulas(explanation.to_frame()).to_csv(index=False))
     else:
         explanation.to_html(out)
     others = f" of {len(every)}; --rows FIRST:LAST chooses others" if len(explanation) < len(every) else ""

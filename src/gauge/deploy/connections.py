@@ -5,6 +5,7 @@ that opens too many connections loses the oldest of those that wait for it.
 """
 
 import asyncio
+import ipaddress
 import re
 import time
 from collections import defaultdict
@@ -21,6 +22,7 @@ GRACE_SECONDS = 0.2  # for what a new connection has sent to be read
 UPGRADE = re.compile(rb"(?i)\r\nupgrade:")  # to HTTP/2 or a web socket, which a server may ignore
 REFUSALS = {
     400: (b"Bad Request", b"this is no request of HTTP/1.1; check its lines, headers and length"),
+    421: (b"Misdirected Request", b"a server with a page for people answers under its IP address, localhost or --host"),
     408: (b"Request Timeout", b"the request was not complete in time; send it faster"),
     431: (b"Request Header Fields Too Large", b"the headers are too large; send fewer or shorter ones"),
     503: (b"Service Unavailable", b"there are too many connections; close some, and try again"),
@@ -28,9 +30,11 @@ REFUSALS = {
 
 
 class Connections:
-    """All connections of a server, by client; `on_refused` is called with the reason for each that is refused or closed."""
+    """All connections of a server, by client; `on_refused` is called with the reason for each that is refused or closed.
+    With an `own_host`, requests that name another one are refused: that of a page whose name was made to lead here."""
 
-    def __init__(self, limits: Limits, on_refused: Callable[[str], None]) -> None:
+    def __init__(self, limits: Limits, on_refused: Callable[[str], None], own_host: str | None = None) -> None:
+        self.own_host = own_host
         self.limits, self.on_refused, self.count = limits, on_refused, 0
         self.clients: defaultdict[str, list[Connection]] = defaultdict(list)
         self.sweep: asyncio.TimerHandle | None = None
@@ -130,13 +134,22 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._enter("body")
-        super().on_headers_complete()
+        hosts = [value.decode("latin-1") for name, value in self.headers if name == b"host"]
+        if len(hosts) != 1 and (hosts or self.parser.get_http_version() == "1.1"):
+            self.refuse(400, "no host, or two")
+        elif self.all.own_host is not None and not _is_own("".join(hosts), self.all.own_host):
+            self.refuse(421, "another host")
+        else:
+            super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         self.body_received += len(body)
-        super().on_body(body)
+        if not self.refused:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self.refused:
+            return
         self.received = self.body_received = 0
         self._enter({"body": "answer", "header": "idle"}.get(self.state, self.state))  # idle: it is answered already
         super().on_message_complete()
@@ -185,3 +198,12 @@ class Connection(HttpToolsProtocol):
 
     def _enter(self, state: str) -> None:
         self.state, self.since = state, time.monotonic()
+
+
+def _is_own(given: str, own: str) -> bool:
+    """Whether a server of this host is meant: by its name or by any address, which no other page can have as its name."""
+    name = re.sub(r":\d*$", "", given).strip("[]").lower()
+    try:
+        return bool(ipaddress.ip_address(name))
+    except ValueError:
+        return name in ("localhost", own.lower())

@@ -1,5 +1,6 @@
 """Predictions for tables in files, part by part: memory does not grow with the rows. Nothing here imports torch."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -104,15 +105,31 @@ def predict_table(
     return count
 
 
+def without_formulas(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with an apostrophe before texts and names that a spreadsheet would take for formulas, as OWASP recommends;
+    numbers are none.
+
+    >>> without_formulas(pd.DataFrame({"id": ["=1+2", "-5", "x"]}))["id"].tolist()
+    ["'=1+2", '-5', 'x']
+    """
+
+    def safe(cell: Any) -> Any:
+        formula = isinstance(cell, str) and re.match(r"[=+\-@\t\r](?![\d.,]*$)", cell)
+        return f"'{cell}" if formula else cell
+
+    return rows.rename(columns=safe).apply(lambda column: column if column.dtype.kind in "biuf" else column.map(safe))
+
+
 @contextmanager
-def answers_file(file: BinaryIO, ending: str) -> Iterator[Callable[[pd.DataFrame], object]]:
+def answers_file(file: BinaryIO, ending: str, *, raw: bool = False) -> Iterator[Callable[[pd.DataFrame], object]]:
     """A function that appends answers to a file, as CSV or Parquet, with the row number first."""
     if ending == ".csv":
         lines = 0
 
         def write_csv(answers: pd.DataFrame) -> None:
             nonlocal lines
-            file.write(answers.to_csv(index_label="row", header=not lines).encode())
+            rows = answers if raw else without_formulas(answers)
+            file.write(rows.to_csv(index_label="row", header=not lines).encode())
             lines += len(answers)
 
         yield write_csv

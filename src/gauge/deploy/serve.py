@@ -63,7 +63,11 @@ class Service:
             loaded = self.store.current
             rows = await _rows(loaded, body)
             explanations: list[dict[str, Any]] = []
+            started = time.monotonic()
             for start in range(0, len(rows), explained_rows):
+                if start == explained_rows and (time.monotonic() - started) * len(rows) > start * self.limits.seconds:
+                    most = int(start * self.limits.seconds / (time.monotonic() - started))
+                    raise RefusedError(413, f"{len(rows)} rows take too long to explain; send at most {most}")
                 part = rows[start : start + explained_rows]
                 async with self.explaining:
                     explanations += await self.batcher.in_thread(partial(loaded.explanations, part))
@@ -212,7 +216,8 @@ def create_server(
     limits = limits or Limits()
     app = create_app(path, limits=limits, **options)
     refused = app.state.service.refused
-    connections = Connections(limits, lambda reason: refused.labels(reason).inc())
+    own = host if options.get("ui") else None
+    connections = Connections(limits, lambda reason: refused.labels(reason).inc(), own)
     # without websockets and a log of every request, which the metrics count
     config = uvicorn.Config(app, host, port, http=connections.protocol, loop="asyncio", ws="none", access_log=False)
     return uvicorn.Server(config)

@@ -1,6 +1,7 @@
 """The model card of a classifier: what it predicts, how it was trained, and its columns, in Markdown."""
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 MAX_CLASSES = 20  # that a card names
@@ -37,13 +38,18 @@ def model_card(
 ) -> str:
     """Return the README of a saved model. `columns` are names, kinds and shares of missing values."""
     return TEXT.format(
-        target=target,
+        target=_plain(target),
         count=len(classes),
-        classes=", ".join(map(str, classes[:MAX_CLASSES])) + (" ..." if len(classes) > MAX_CLASSES else ""),
-        facts="\n".join(f"- {name}: {value}" for name, value in facts.items()),
-        columns="\n".join(f"| {' | '.join(cells).rstrip()} |" for cells in columns),
+        classes=", ".join(map(_plain, classes[:MAX_CLASSES])) + (" ..." if len(classes) > MAX_CLASSES else ""),
+        facts="\n".join(f"- {name}: {_plain(value)}" for name, value in facts.items()),
+        columns="\n".join(f"| {' | '.join(map(_plain, cells)).rstrip()} |" for cells in columns),
         curve=_curve(history),
     )
+
+
+def _plain(value: object) -> str:
+    """Return a value of the table in one line, without the marks of HTML and of tables."""
+    return escape(" ".join(str(value).split()), quote=False).replace("|", "\\|")
 
 
 def _curve(history: Sequence[Mapping[str, Any]]) -> str:

@@ -1,7 +1,8 @@
 """Watch: what a call reads that is unlike training, reported in one line, once for all of its parts. No torch here.
 
-unlike          a number that is far from all of training, by more than half of their range or ten times nearer to 0, where
-                tails are long by more; a category that training never saw; a text most of whose words it never saw
+unlike          a number beyond all of training by more than half of their range, where tails are long by more, if that is
+                no chance; by more than twice the range, or ten times nearer to 0, in any case; a category that training
+                never saw; a text most of whose words it never saw
 from 20 rows    more numbers in the highest or lowest twentieth of training, or another missing rate, than chance allows
 
 Limits are those of training, and part of each column as it is saved and exported.
@@ -32,14 +33,14 @@ class UnlikeError(ValueError):
 
 @dataclass(frozen=True)
 class Limits:
-    """Which numbers are unlike those of training: below `lowest`, above `highest`, and nearer to 0 than `nearest`, but 0
-    itself if training had it. At most the share `ends` of new numbers is below or above 19 of 20 by chance."""
+    """Which numbers are unlike those of training: below `lowest`, above `highest`, and nearer to 0 than `nearest`, not 0. At
+    most the share `ends` of new numbers is below or above 19 of 20 by chance, and the share `once` beyond all others."""
 
     lowest: float
     highest: float
     nearest: float
-    zero: bool
     ends: float
+    once: float
 
     @classmethod
     def fit(cls, numbers: np.ndarray, *, ratios: bool) -> "Limits | None":
@@ -51,21 +52,27 @@ class Limits:
         nearest = 0.0
         if ratios and len(sizes):
             nearest = float(sizes.min() / 10 * sizes.min() / np.quantile(sizes, 1 / 64))
+        shares = (upper_share(count, len(numbers)) for count in (len(numbers) // 20, 0))
         below, above = max(margin, 2 * (inner_low - low)), max(margin, 2 * (high - inner_high))
-        return cls(
-            low - below,
-            high + above,
-            nearest,
-            len(sizes) < len(numbers),
-            upper_share(len(numbers) // 20, len(numbers)),
-        )
+        return cls(low - below, high + above, nearest, *shares)
 
-    def beyond(self, numbers: np.ndarray | float) -> np.ndarray:
+    def beyond(self, numbers: np.ndarray) -> np.ndarray:
         """Which numbers are unlike those of training; NaN is not."""
-        far = np.asarray((numbers < self.lowest) | (numbers > self.highest))
+        far = (numbers < self.lowest) | (numbers > self.highest)
         if self.nearest:
-            far |= (np.abs(numbers) < self.nearest) & np.asarray((numbers != 0) | (not self.zero))
-        return far
+            far |= (np.abs(numbers) < self.nearest) & (numbers != 0)
+        return np.asarray(far)
+
+    def holds(self, number: float) -> bool:
+        """Whether a number is like those of training."""
+        return self.lowest <= number <= self.highest and (abs(number) >= self.nearest or number == 0)
+
+    def certain(self, numbers: np.ndarray) -> bool:
+        """Whether any of the numbers that are unlike training is so by no chance: by twice the range, or near to 0."""
+        more = 0.75 * (self.highest - self.lowest)  # at least, as that is twice the range or more
+        return bool(
+            ((numbers < self.lowest - more) | (numbers > self.highest + more) | (np.abs(numbers) < self.nearest)).any()
+        )
 
 
 def upper_share(count: int, rows: int) -> float:
@@ -96,14 +103,14 @@ class Watch:
         self.lines: dict[str, None] = {}
         self.ends: dict[str, Counter[str]] = {}
         self.shares: dict[str, float] = {}
-        self.missing: Counter[str] = Counter()
+        self.missing: np.ndarray | int = 0
         self.rates: Mapping[str, float] = {}
         self.count = self.empty = self.training_rows = 0
 
     def add_rows(self, observed: np.ndarray, rates: Mapping[str, float], training_rows: int) -> None:
         """Rows that are read: which columns they have, beside the missing rates in so many rows of training."""
         self.count, self.empty = self.count + len(observed), self.empty + int((~observed.any(1)).sum())
-        self.missing.update(dict(zip(rates, (~observed).sum(0).tolist(), strict=True)))
+        self.missing = self.missing + (~observed).sum(0)
         self.rates, self.training_rows = rates, training_rows
 
     def sentences(self) -> Iterator[str]:
@@ -116,11 +123,15 @@ class Watch:
         for name, counts in self.ends.items():
             for end in ("lowest", "highest"):
                 known, share = counts["known"], self.shares[name]
-                if known >= MIN_ROWS and bdtrc(counts[end] - 1, known, share) < CHANCE / 100:
+                much = known >= MIN_ROWS and counts[end] > share * known
+                if much and bdtrc(counts[end] - 1, known, share) < CHANCE / 100:
                     yield f"column {name!r}: {counts[end]} of {known} values are in the {end} twentieth of training"
-        for name, rate in self.rates.items():
-            now = self.missing[name] / max(self.count, 1)
-            if self.count >= MIN_ROWS and share_moved(now, rate, (self.count, self.training_rows), len(self.rates)):
+        if self.count < MIN_ROWS:
+            return
+        for (name, rate), absent in zip(self.rates.items(), np.atleast_1d(self.missing).tolist(), strict=True):
+            unread = sum(seen.count for (column, _), seen in self.seen.items() if column == name and seen.end)
+            now = (absent - unread) / self.count
+            if share_moved(now, rate, (self.count, self.training_rows), len(self.rates)):
                 yield f"column {name!r}: missing in {100 * now:.0f} % of the rows instead of {100 * rate:.0f} %"
 
 
@@ -173,6 +184,7 @@ def note(
         name, first = str(column.name), first or f"{str(column.iloc[rows[0]])!r:.100} {reason}"
         seen = Seen(f"column {name!r}, row {column.index[rows[0]]}: {first}", reason, end, share)
         seen = watch.seen.setdefault((name, reason), seen)
+        seen.share = min(seen.share, share)
         seen.count += len(rows)
         seen.rows += [int(row) for row in rows[: max(0, 10_000 - len(seen.rows))]]
     return watch is not None
@@ -187,7 +199,8 @@ def note_ends(name: str, limits: Limits, low: int, high: int, known: int) -> Non
 
 def share_moved(now: float, before: float, rows: tuple[int, int], columns: int) -> bool:
     """Whether a share of new rows differs from that of training, by much and beyond chance; `rows` are those of both."""
+    if abs(now - before) < 0.05:
+        return False
     pooled = (now * rows[0] + before * rows[1]) / sum(rows)
     deviation = (pooled * (1 - pooled) * (1 / rows[0] + 1 / max(rows[1], 1))) ** 0.5
-    beyond = chdtrc(1, ((now - before) / max(deviation, 1e-12)) ** 2) < CHANCE / columns
-    return bool(abs(now - before) >= 0.05 and beyond)
+    return bool(chdtrc(1, ((now - before) / max(deviation, 1e-12)) ** 2) < CHANCE / columns)

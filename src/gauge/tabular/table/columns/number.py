@@ -115,10 +115,12 @@ class Number(Cell):
         """Note which numbers are unlike those of training."""
         (low, *_), (*_, high) = self.values, self.values
         if (far := limits.beyond(numbers)).any():
-            note(column, np.flatnonzero(far), f"is far from all of training ({self.shown(low)} to {self.shown(high)})")
+            reason = f"is far from all of training ({self.shown(low)} to {self.shown(high)})"
+            share = 0.0 if limits.certain(numbers[far]) else limits.once
+            note(column, np.flatnonzero(far), reason, share=share)
         low, high = self.twentieths
         note_ends(
-            self.name, limits, *(int(flags.sum()) for flags in (numbers < low, numbers > high, ~np.isnan(numbers)))
+            self.name, limits, *map(int, map(np.count_nonzero, (numbers < low, numbers > high, numbers == numbers)))
         )
 
     @cached_property
@@ -152,7 +154,7 @@ class Number(Cell):
             value = self.writing.quick_date(value) if isinstance(value, str) else None
         elif type(value) not in (float, int) or not self.writing.takes_any_number or not abs(value) <= 1e300:
             return None
-        if value is None or (self.limits is not None and self.limits.beyond(float(value))):
+        if value is None or (self.limits is not None and not self.limits.holds(float(value))):
             return None
         rank = float(np.interp(value, *self.quantiles))
         return float(ndtri(min(max(rank, CLIP_QUANTILE), 1 - CLIP_QUANTILE)))
