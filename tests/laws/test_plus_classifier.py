@@ -56,7 +56,7 @@ def test_effects_are_exact_and_votes_and_subsets_are_shown(fitted, tmp_path):
     some = test.take((test.observed["image"] & test.observed["ink"].all(1)).nonzero()[:5, 0])
     explanation = model.explain(some, columns={"ink": [f"column {number}" for number in range(8)]})
     whole, chosen = model.predict_proba(some), model.predict_proba(some).argmax(1)
-    hidden = gather({"image": torch.full_like(some.inputs["image"], torch.nan), "ink": some.inputs["ink"]})
+    hidden = gather({"ink": some.inputs["ink"], "image": some.inputs["image"] * torch.nan})  # in any order
     effect = (whole - model.predict_proba(hidden))[range(5), chosen]
     np.testing.assert_allclose(explanation.effects["image"], effect, atol=1e-5)
     assert explanation.rows[0].votes.keys() == {"network", "image", "ink"}

@@ -30,13 +30,10 @@ class OwnEncoder(Encoder):
 
     def __init__(self, module: nn.Module, shape: Sequence[int], like: Tensor | None = None) -> None:
         super().__init__()
-        check_encoder(module, shape, dtype=torch.float32 if like is None else like.dtype)
-        self.module = module
+        made = _checked(module, shape, torch.float32 if like is None else like.dtype)
+        self.module, (self.units, self.width) = module, made.shape[1:]
         if isinstance(module, Encoder):
-            self.units, self.width, self.stride, self.whole = module.units, module.width, module.stride, module.whole
-        else:
-            made = _units(module, _example(shape, torch.float32 if like is None else like.dtype))
-            self.units, self.width = made.shape[1:]
+            self.stride, self.whole = module.stride, module.whole
         self.center, self.scale = nn.Buffer(torch.zeros(())), nn.Buffer(torch.ones(()))
         if like is not None and like.ndim == 2 and like.is_floating_point():
             self.center = nn.Buffer(like.nanmean(0).nan_to_num())
@@ -66,13 +63,20 @@ def check_encoder(module: nn.Module, shape: Sequence[int], *, dtype: torch.dtype
     Traceback (most recent call last):
     ValueError: Conv2d returns [3, 4, 6, 6] for 3 samples; an encoder returns a vector [3, c] or a sequence [3, n, c] ...
     """
+    _checked(module, shape, dtype)
+
+
+def _checked(module: nn.Module, shape: Sequence[int], dtype: torch.dtype) -> Float[Tensor, "b n c"]:
+    """The units of a few random samples, or the error of `check_encoder`."""
     name = type(module).__name__
     if not isinstance(module, nn.Module):
         raise ValueError(
             f"an encoder is an nn.Module, not a {name}; give the module itself, or the name of one of ours"
         )
     module, device = copy.deepcopy(module).eval(), next(module.parameters(), torch.empty(0)).device
-    samples = _example(shape, dtype).to(device)
+    readable = dtype.is_floating_point or dtype == torch.uint8  # bytes are read as numbers from 0 to 1
+    samples = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0)) if readable else torch.zeros(3, *shape)
+    samples = samples.to(device, None if readable else dtype)
     with torch.no_grad():
         try:
             units, alone = _units(module, samples), [_units(module, sample[None]) for sample in samples]
@@ -93,12 +97,7 @@ def check_encoder(module: nn.Module, shape: Sequence[int], *, dtype: torch.dtype
             f"{name} returns something else for a sample alone than in a batch, also in eval mode; let it read every "
             "sample by itself, and leave out random parts"
         )
-
-
-def _example(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    if not dtype.is_floating_point and dtype != torch.uint8:
-        return torch.zeros(3, *shape, dtype=dtype)
-    return torch.rand(3, *shape, generator=torch.Generator().manual_seed(0))  # bytes are read as numbers from 0 to 1
+    return units
 
 
 def _units(module: nn.Module, x: Tensor, observed: Tensor | None = None) -> Tensor:

@@ -45,7 +45,7 @@ class Description(Settings):
     trust: bool
     settings: TrainSettings
     shapes: dict[str, tuple[int, ...]] = Field(default_factory=dict)  # known after `fit`
-    dtypes: dict[str, str] = Field(default_factory=dict)
+    dtypes: dict[str, Literal["float32", "float64", "uint8", "int32", "int64"]] = Field(default_factory=dict)
 
 
 class GaugePlusClassifier:
@@ -134,7 +134,8 @@ class GaugePlusClassifier:
             order = permutation(len(train), self.description.settings.seed, "held out")
             val, train = train.take(order[: len(train) // 5]), train.take(order[len(train) // 5 :])
         dtypes = {name: str(values.dtype).removeprefix("torch.") for name, values in train.inputs.items()}
-        self.description = self.description.model_copy(update={"shapes": train.shapes, "dtypes": dtypes})
+        known = self.description.model_dump() | {"shapes": train.shapes, "dtypes": dtypes}
+        self.description = Description.parse(known, "the samples")
         module, splits = self._build(train.inputs), (self._on_device(train), self._on_device(val))
         with stage_progress() as show:
             on_epoch = partial(show, "GAUGE+") if self.verbose else lambda epoch: None
@@ -220,9 +221,7 @@ class GaugePlusClassifier:
         draw, values = torch.Generator().manual_seed(0), {}
         for name, shape in self.description.shapes.items():
             dtype = getattr(torch, self.description.dtypes[name])
-            most = (
-                1 if dtype.is_floating_point else 256 if dtype == torch.uint8 else 0
-            )  # 0: any vocabulary has that code
+            most = {"uint8": 256}.get(self.description.dtypes[name], int(dtype.is_floating_point))  # codes are all 0
             values[name] = (most * torch.rand(4, *shape, generator=draw)).to(dtype)
         return Dataset("example", values, torch.zeros(4, dtype=torch.long))
 
@@ -257,7 +256,8 @@ class GaugePlusClassifier:
     def _on_device(self, data: Dataset) -> Dataset:
         if data.shapes != self.description.shapes:
             raise ValueError(f"the samples have {data.shapes}, the model was trained on {self.description.shapes}")
-        return data.to(self.device)
+        inputs = {name: data.inputs[name] for name in self.description.shapes}  # in the order of training
+        return replace(data, inputs=inputs).to(self.device)
 
     def _check(self) -> Tensor:
         """The probabilities of samples for which a loaded model has to give the same."""
