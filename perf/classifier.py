@@ -87,8 +87,7 @@ def seconds(call: Callable[..., Any], *arguments: Any, **options: Any) -> float:
 
 
 def latency(rows: int) -> dict[str, Any]:
-    """All experts as they are by default, where validation decides whether gates answer, and rows answered without gates, by
-    default, and with them."""
+    """All experts as they are by default."""
     torch.set_num_threads(1)
     options: dict[str, Any] = {"random_state": 0, "trust": False, "verbose": False, "n_jobs": 1}
     frame, labels = table(rows, LATENCY_COLUMNS - 1)
@@ -97,16 +96,12 @@ def latency(rows: int) -> dict[str, Any]:
     booster, cells = _booster(model), model.fitted_.read(frame[:CALLS])[1].cells
     result: dict[str, Any] = {
         "load": round(os.getloadavg()[0], 1),
-        "gates_answer": model.gates_answer_,
         "one_row_ms_p50": median_ms(model.predict_proba, [frame.iloc[[row]] for row in range(CALLS)]),
         "one_row_lightgbm_ms_p50": median_ms(booster.predict, [cells[[row]] for row in range(CALLS)]),
         **exported(model, frame),
     }
     frame, labels = table(rows, 10)
-    kinds: dict[str, Any] = {"no_gates": False, "auto": "auto", "gates": True}
-    for name, gates in kinds.items():
-        model = GaugeClassifier(**options, gates=gates).fit(frame, labels)
-        result[name] = throughput(model, frame) | {"gates_answer": model.gates_answer_}
+    result["no_gates"] = throughput(GaugeClassifier(**options).fit(frame, labels), frame)
     large = {"many_columns": many(WIDE_ROWS, WIDE_COLUMNS, 2), "many_classes": many(rows, 10, CLASSES)}
     for name, (frame, labels) in large.items():
         model = GaugeClassifier(**options).fit(frame, labels)
@@ -240,7 +235,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--columns", type=int, default=10)
-    parser.add_argument("--no-gates", action="store_true", help="GaugeClassifier(gates=False)")
     parser.add_argument("--latency", metavar="NAME", help='the name of the record in latency-cpu.json, e.g. "after"')
     parser.add_argument("--fits", metavar="NAME", help="the name of the record in fits-cpu.json")
     parser.add_argument("--only", nargs="*", choices=FITS, default=list(FITS), help="parts of --fits; others are kept")
@@ -261,7 +255,7 @@ def main() -> None:
         return
     frame, labels = table(options.rows, options.columns)
     started = time.process_time()
-    model = GaugeClassifier(random_state=0, gates=not options.no_gates).fit(frame, labels)
+    model = GaugeClassifier(random_state=0).fit(frame, labels)
     fitted = time.process_time()
     model.predict(frame)
     done = time.process_time()
@@ -270,10 +264,9 @@ def main() -> None:
         "predicted_rows_per_second": round(len(frame) / (done - fitted)),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }
-    sizes = {"rows": options.rows, "columns": options.columns, "gates": not options.no_gates}
+    sizes = {"rows": options.rows, "columns": options.columns}
     size = "" if options.rows == ROWS else f"-{options.rows}"
-    gates = "-no-gates" if options.no_gates else ""
-    path = options.out / f"classifier-{pick_device(None).type}{size}{gates}.json"
+    path = options.out / f"classifier-{pick_device(None).type}{size}.json"
     write_record(path, origin(options, pick_device(None)) | sizes | cost)
     print(cost, f"written to {path}")
 

@@ -14,7 +14,6 @@ import pandas as pd
 import torch
 
 from gauge.masks import UpTo
-from gauge.paper.gauge import Gating
 from gauge.tabular.experts._architecture import build
 from gauge.tabular.experts._recipe import SIZES
 from gauge.tabular.experts._training import Weighted
@@ -31,7 +30,7 @@ def measured(columns: int, rows: int) -> dict[str, float]:
     frame = pd.DataFrame(values, columns=[f"number{index}" for index in range(columns)])
     schema = Schema.from_frame(frame)
     train = dataset(schema.encode(frame), "train", np.arange(rows), np.arange(rows) % 2)
-    model = build(schema, 2, SIZES["small"], gating=Gating())
+    model = build(schema, 2, SIZES["small"])
     settings = TrainSettings(epochs=1, batch_size=rows, masks=UpTo(0.5))
     step = seconds_per_step(Weighted(model, torch.ones(rows)), train, settings, steps=1)
     batch = train.batch(torch.arange(rows))

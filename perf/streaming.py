@@ -31,7 +31,7 @@ from gauge_lab.recording import origin, write_record
 NUMBERS, CATEGORIES = 6, 4
 PART = 50_000  # rows of a file
 ROWS = {"predict": [200_000, 5_000_000], "fit": [200_000, 1_000_000]}
-MODEL: dict[str, Any] = {"epochs": 1, "gates": False, "random_state": 0, "verbose": False}
+MODEL: dict[str, Any] = {"epochs": 1, "random_state": 0, "verbose": False}
 
 
 def write(folder: Path, rows: int) -> Path:

@@ -56,7 +56,7 @@ def measure(name: str, seed: int) -> dict[str, object]:
     trust = CellTrust.fit(rows.take(learned), seed)
     seconds = time.process_time() - started
     assert trust is not None
-    audit = audit_cells(trust, rows.take(new), None, seed=seed)
+    audit = audit_cells(trust, rows.take(new), seed=seed)
     return {
         "table": name,
         "seed": seed,

@@ -112,12 +112,12 @@ def test_notes_stay_with_their_request_when_requests_are_answered_together(clien
     assert values == [[row["site"]] if number % 2 else [] for number, row in enumerate(rows)]
 
 
-def test_explanations_name_every_unit_with_its_gate(client):
+def test_explanations_name_every_unit_with_its_score(client):
     status, answer = client("POST", "/explain", {"rows": [ROW | {"photo": picture()}]})
     assert status == 200
     units = answer["explanations"][0]["units"]
     assert {unit["column"] for unit in units} == {"age", "site", "photo", "notes", "sex"}
-    assert all(0 < unit["gate"] < 1 for unit in units if unit["state"] == "observed")
+    assert all(unit["score"] >= 0 for unit in units if unit["state"] == "observed")
 
 
 def test_requests_at_the_same_time_are_answered_in_batches_each_with_its_own_answer(fitted, client):

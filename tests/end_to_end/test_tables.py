@@ -41,18 +41,18 @@ def folder(tmp_path_factory):
 def test_fit_takes_options_from_a_file_and_replaces_a_model_when_forced(tmp_path):
     table = pd.DataFrame({"x": [1.0, 2.0, None, 4.0] * 10, "y": ["p", "q", "p", "q"] * 10})
     table.to_csv(tmp_path / "train.csv", index=False)
-    (tmp_path / "options.yaml").write_text("{epochs: 2, gates: false, learning_rate: 0.01}")
+    (tmp_path / "options.yaml").write_text("{epochs: 2, trust: false, learning_rate: 0.01}")
     fit = ["fit", "train.csv", "--target", "y", "--out", "model"]
     gauge(*fit, "--config", "options.yaml", "--epochs", "1", cwd=tmp_path)
     model = GaugeClassifier.load(tmp_path / "model")
-    assert not model.gates
+    assert not model.trust
     assert model.epochs_["backbone"] == 1  # the command line wins
     with pytest.raises(
         ValueError, match="model already holds a model; choose another folder, or replace it with --force"
     ):
         gauge(*fit, cwd=tmp_path)
     gauge(*fit, "--epochs", "1", "--force", cwd=tmp_path)
-    assert GaugeClassifier.load(tmp_path / "model").gates
+    assert GaugeClassifier.load(tmp_path / "model").trust
     (tmp_path / "options.yaml").write_text("{epoch: 2}")
     with pytest.raises(ValueError, match=r"there is no option in options.yaml 'epoch'; did you mean 'epochs'\?"):
         gauge(*fit, "--config", "options.yaml", "--force", cwd=tmp_path)

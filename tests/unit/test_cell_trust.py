@@ -107,7 +107,7 @@ def model():
 
 def test_an_audit_hides_and_swaps_known_cells_and_compares_trust_with_the_truth(model):
     audit = model.audit(planted(seed=1))
-    assert audit.separation_observed["trust"] > 0.75 > audit.separation_observed["gate"]
+    assert audit.separation_observed["trust"] > 0.75
     assert audit.separation_cells["trust"] > 0.7
     assert 0 < audit.imputed_right < 1
     assert all(each["ece"] < 0.1 for each in audit.calibration.values())

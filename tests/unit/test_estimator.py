@@ -76,16 +76,16 @@ def test_the_same_seed_gives_the_same_classifier_and_another_one_another(table):
     assert not np.allclose(first, other)
 
 
-def test_explanations_name_every_unit_with_its_value_gate_and_attention(model, table):
+def test_explanations_name_every_unit_with_its_value_and_score(model, table):
     explanation = model.explain(table[:12], "diagnosis", exact=True)
     frame = explanation.to_frame()
     assert len(explanation) == 12
     assert set(frame["column"]) == {"age", "site", "photo", "notes", "sex"}
     assert set(frame["state"]) == {"observed", "missing"}
     observed = frame[frame["state"] == "observed"]
-    assert observed["gate"].between(0, 1).all()
+    assert (observed["score"] >= 0).all()
     assert observed["used"].notna().all()
-    assert frame[frame["state"] == "missing"]["gate"].isna().all()
+    assert frame[frame["state"] == "missing"]["score"].isna().all()
     row = table["notes"].notna().to_numpy()[:12].argmax()
     words = [unit.value for unit in explanation.rows[row].units if unit.column == "notes"]
     assert words[-2:] == ["day", str(row)]

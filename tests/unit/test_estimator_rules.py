@@ -83,7 +83,6 @@ def test_only_the_ratios_of_weights_matter(numbers, table):
 
 WRONG_OPTIONS = {
     "columns": (["age"], "a mapping or None"),
-    "gates": ("yes", "'auto', True or False"),
     "missing_rate": (30.0, "a number from 0 to 1 or None"),
     "class_weight": ("all", "'balanced', a mapping or None"),
     "validation": (1.0, "a number between 0 and 1"),

@@ -1,4 +1,4 @@
-"""Laws of the evidence page: it counts right, escapes every text, shows no gate where there is none, and works offline."""
+"""Laws of the evidence page: it counts right, escapes every text, shows gates only where there are any, works offline."""
 
 import re
 from dataclasses import replace
@@ -11,6 +11,7 @@ from pages import HOSTILE, Page, visit
 from gauge.reports.evidence import (
     EvidencePage,
     Gain,
+    GatedUnit,
     GridImage,
     RowEvidence,
     Unit,
@@ -21,14 +22,15 @@ from gauge.reports.evidence import (
 
 
 def unit(column: str, gate: float | None, *, attention: float = 0.1, kind: str = "number", **changes: object) -> Unit:
-    state = "missing" if gate is None else "observed"
-    score = None if gate is None else 2 * gate
-    made = Unit(column, kind, column, f"value of {column}", state, score, gate, attention / 2, attention)
-    return replace(made, **changes)
+    named = (column, kind, column, f"value of {column}")
+    if gate is None:
+        return replace(Unit(*named, "missing"), **changes)
+    seen = {"gate": gate, "attention_before": attention / 2, "attention_after": attention}
+    return replace(GatedUnit(*named, "observed", 2 * gate, **seen), **changes)
 
 
 def row_of(*units: Unit, **images: GridImage) -> RowEvidence:
-    return RowEvidence("row", ("a", 0.5), ("a", 0.6), units, images)
+    return RowEvidence("row", ("a", 0.6), units, images)
 
 
 def page_of(*rows: RowEvidence) -> Page:
@@ -39,18 +41,18 @@ def small() -> tuple[RowEvidence, ...]:
     """Two rows of three columns: city is missing in the first, the note is missing in the second."""
     first = (
         unit("age", 0.8, attention=0.2),
-        unit("city", None, attention=0.0),
+        unit("city", None),
         unit("note", 0.2, attention=0.05, kind="text", value="no"),
         unit("note", 0.4, attention=0.15, kind="text", value="fever"),
     )
     second = (
         unit("age", 0.6, attention=0.4),
         unit("city", 0.9, attention=0.3),
-        unit("note", None, attention=0.0, kind="text"),
+        unit("note", None, kind="text"),
     )
     return (
-        RowEvidence("first", ("ill", 0.6), ("well", 0.7), first),
-        RowEvidence("second", ("well", 0.8), ("well", 0.9), second),
+        RowEvidence("first", ("well", 0.7), first, ungated=("ill", 0.6)),
+        RowEvidence("second", ("well", 0.9), second, ungated=("well", 0.8)),
     )
 
 
@@ -61,12 +63,12 @@ def everything(text: str) -> EvidencePage:
     judged = {"used": -0.1, "towards": text, "trusted": 0.2, "suggestion": text}
     units = [unit(name, float(gate), value=text, **judged) for name, gate in zip(columns, gates, strict=True)]
     units[2] = replace(units[2], used=0.2)
-    units[4] = unit(columns[4], None, attention=0.0, name=text, value=text, suggestion=text)
+    units[4] = unit(columns[4], None, name=text, value=text, suggestion=text)
     units += [unit(f"note {text}", gate, kind="text", name=text, value=text) for gate in (0.1, 0.5, 0.9)]
     units += [unit(f"photo {text}", gate, kind="image", name=text) for gate in (0.2, 0.7)]
     images = {f"photo {text}": GridImage(pixels, (1, 2))}
-    helpful, predicted = {text: Gain(0.2, 0.1, 0.3)}, ((text, 0.4), ("other", 0.9))
-    row = RowEvidence(text, *predicted, tuple(units), images, text, {}, helpful, {text: text})
+    helpful = {text: Gain(0.2, 0.1, 0.3)}
+    row = RowEvidence(text, ("other", 0.9), tuple(units), images, text, {}, helpful, {text: text}, ungated=(text, 0.4))
     hidden = replace(row, label=None, votes={text: (text, 0.4)}, subsets={text: 0.9})
     return EvidencePage(text, text, (row, hidden), {text: text})
 
@@ -140,9 +142,19 @@ def test_every_link_has_its_target_and_no_id_is_used_twice():
     assert {link[1:] for link in links} <= set(page.ids)
 
 
-def test_a_missing_unit_has_no_gate():
+def test_a_missing_unit_has_no_numbers():
     (line,) = lines(render_rows([row_of(unit("age", 0.6), unit("city", None))]), "missing")
     assert line.split() == ["city", "missing"]
+
+
+def test_words_and_parts_without_gates_are_coloured_by_their_share_of_the_largest_score():
+    words = [Unit("note", "text", word, word, "observed", score) for word, score in (("no", 1.0), ("fever", 4.0))]
+    parts = [Unit("photo", "image", f"part {number}", "", "observed", 2.0 * number) for number in range(2)]
+    page = Page(render_rows([row_of(*words, *parts, photo=GridImage(np.zeros((8, 16, 3), np.uint8), (1, 2)))]))
+    assert [span["title"][-4:] for span in page.all("span") if "title" in span] == ["0.25", "1.00"]
+    assert "Scores of photo by unit, from top left: 0.00, 0.50" in page.html
+    assert "Word Score fever 4.00 no 1.00" in page.text
+    assert not re.search("[Gg]ate|Attention", page.text)
 
 
 def test_outcomes_are_judged_only_where_the_true_class_is_known():

@@ -110,14 +110,14 @@ def test_without_the_network_a_row_is_explained_by_the_effects_of_blanking_its_c
     for name in ("strong", "notes", "photo"):
         blank = model.predict_proba(rows[:6].assign(**{name: None}))[chosen]
         assert np.allclose(explanation.effects[name], whole - blank)
-    assert frame[["score", "gate"]].isna().all(axis=None)
+    assert frame["score"].isna().all()
     assert frame.loc[frame["state"] == "observed", "used"].notna().all()
     assert (frame["column"] == "photo").sum() == 6 * 16
     explanation.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "feverish" in page
     assert "<img" in page
-    assert "Gates" not in page
+    assert "Scores" not in page
 
 
 def test_importance_ranks_planted_columns_above_noise(model, fresh):

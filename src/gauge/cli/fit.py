@@ -165,8 +165,6 @@ def _parsed(name: str, value: Any) -> Any:
         return None if value is None else seconds(value)
     if name == "experts":
         return value if value == "auto" else value.split(",")
-    if name == "gates":
-        return {"true": True, "false": False}.get(value.lower(), value)
     examples = {"columns": KIND, "encoders": "notes=bert-base-uncased", "class_weight": "ill=5"}
     if name not in examples:
         return value

@@ -15,7 +15,7 @@ def export(
     experts: Annotated[str, typer.Option(help="all, or some of the classifier's, such as network,trees.")] = "all",
     plugin: Plugins = None,
 ) -> None:
-    """Write the whole classifier as one graph, with gates if they answer; `gauge predict FILE.onnx TABLE` needs no torch."""
+    """Write the whole classifier as one graph; `gauge predict FILE.onnx TABLE` needs no torch."""
     from gauge.deploy.export import export as write
     from gauge.tabular.estimator import GaugeClassifier
 

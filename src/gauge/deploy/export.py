@@ -73,11 +73,11 @@ def export(
 
     The graph takes any number of samples. Its inputs are `inputs.NAME` and `observed.NAME` for each modality, for texts
     whose words are counted `terms.NAME` and `counts.NAME`, and `rare` for columns that tell rare categories apart. Its
-    outputs are `probabilities`, and the `scores` and `gates` of a network whose gates answer; those of a network alone also
-    `logits`. A network needs an `example` batch for the shapes of its inputs; a `GaugePlusClassifier` knows them. The
-    columns of a classifier travel along as JSON in the metadata, so that `gauge predict model.onnx` needs no torch. All of a
-    classifier is exported, or only the `experts` that are named, which then answer without the others; a part that cannot
-    be exported is an error. The written file is compared with the model before this returns.
+    outputs are `probabilities`; those of a network also `logits` and, where it has gates, `scores` and `gates`. A network
+    needs an `example` batch for the shapes of its inputs; a `GaugePlusClassifier` knows them. The columns of a classifier
+    travel along as JSON in the metadata, so that `gauge predict model.onnx` needs no torch. All of a classifier is exported,
+    or only the `experts` that are named, which then answer without the others; a part that cannot be exported is an error.
+    The written file is compared with the model before this returns.
     """
     path = Path(path)
     kind = export_format(path, to)
@@ -141,8 +141,6 @@ def _write_classifier(fitted: Fitted, path: Path, metadata: Mapping[str, Any]) -
     rows = GraphRows(graph, fitted.schema)
     answers = fitted.ensemble.export(rows)
     graph.output("probabilities", answers, np.float64, (len(fitted.classes),))
-    for name, value in rows.outputs.items():
-        graph.output(name, value, np.float32, ("units",))
     content = _write(graph.model(), path, {**metadata, "vocabularies": rows.vocabularies})
     session = open_session(content, path)
     example = _example_rows(fitted.schema, rows.vocabularies)

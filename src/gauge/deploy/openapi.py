@@ -8,7 +8,7 @@ from gauge import __version__
 
 ROUTES = {
     "POST /predict": "The class of every row, the probability of each class, its prediction set, and notes",
-    "POST /explain": "Every unit of every row with its score, gate and attention, and notes",
+    "POST /explain": "Every unit of every row with its effect, trust and score, and notes",
     "GET /health": "Whether the server answers, and with which model",
     "GET /metrics": "Counters for Prometheus",
     "GET /openapi.json": "These routes and the columns of this model",

@@ -77,7 +77,7 @@ class Loaded:
         return answers
 
     def explanations(self, rows: Sequence[RowCells]) -> list[dict[str, Any]]:
-        """The answers for each row with and without gates, its units, and notes on values that count as missing."""
+        """The prediction for each row, its units, and notes on values that count as missing."""
         with watched(quiet=True) as watch:
             evidence = self.classifier.evidence(self.frame(rows))
         read = [{unit.column for unit in row.units if unit.state == "observed"} for row in evidence]
@@ -135,7 +135,6 @@ class Store:
 
 
 def _evidence(row: RowEvidence) -> dict[str, Any]:
-    answers = {"prediction": row.after[0], "probability": row.after[1]}
-    ungated = {"prediction_ungated": row.before[0], "probability_ungated": row.before[1]}
+    answers = dict(zip(("prediction", "probability"), row.prediction, strict=True))
     columns = {"effects": dict(row.effects), "helpful": {name: gain._asdict() for name, gain in row.helpful.items()}}
-    return answers | ungated | columns | {"units": [asdict(unit) for unit in row.units]}
+    return answers | columns | {"units": [asdict(unit) for unit in row.units]}

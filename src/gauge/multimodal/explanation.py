@@ -155,7 +155,7 @@ def _row(
     }
     label = int(batch.labels[row]) if batch.labels is not None else -1
     return RowEvidence(
-        *(f"{TITLE}{int(batch.index[row])}", best(own), best(own), tuple(units), images),
+        *(f"{TITLE}{int(batch.index[row])}", best(own), tuple(units), images),
         label=classes[label] if label >= 0 else None,
         effects=dict(zip(names, seen.modalities[row].tolist(), strict=True)),
         votes=votes,
@@ -171,10 +171,6 @@ def _unit(seen: _Effects, batch: Batch, row: int, index: int, name: str, part: s
     return Unit(
         *(name, "image" if _is_image(values) else "number", part, shown if observed else ""),
         state="observed" if observed else "missing",
-        score=None,
-        gate=None,
-        attention_before=0.0,
-        attention_after=0.0,
         used=float(seen.units[row, index]) if observed else None,
         trusted=None if seen.trust is None or not observed else float(seen.trust[row, index]),
     )

@@ -95,7 +95,7 @@ def explain(method: Explainable, batch: Batch) -> BatchExplanation:
     reading = method.read(batch.check())
     prediction = method.decide(reading)
     evidence, gates = prediction.evidence, prediction.gates
-    if evidence is None or gates is None:  # they are computed, but not applied, or there are none
+    if evidence is None or gates is None:  # an error: there are no gates
         evidence, gates = method.weigh(reading)
 
     def from_cls(bias: Tensor | None) -> Tensor:

@@ -41,8 +41,7 @@ class GaugePlus(Prepared):
     """A `Gauge`, gated or not, whose modalities also predict alone. A head reads its modality's whole unit or, where it has
     none, the mean of its observed units.
 
-    Without `heads`, the prediction is that of the network. Unless it `applies_gates`, the network
-    predicts without gates, and they are computed for explanations alone.
+    Without `heads`, the prediction is that of the network.
 
     >>> from gauge.encoders.mlp import Mlp
     >>> encoder = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
@@ -79,7 +78,6 @@ class GaugePlus(Prepared):
             gate = TrustHead(dim, head_classes=classes if has_heads else 0)
             gating = Gating(score=signed_taylor_evidence)
         self.gauge = Gauge(encoder, classifier, imputer, gating=gating, gate=gate)
-        self.applies_gates = True
         self.subsets_per_step, self.corrupt = subsets_per_step, corrupt
         self.detached = heads == "detached"
         self.heads = Heads(encoder, dim, classes) if has_heads else None
@@ -155,7 +153,7 @@ class GaugePlus(Prepared):
         return self.gauge.reference(units)
 
     def weigh(self, reading: PlusReading) -> tuple[Evidence, Tensor]:
-        """Evidence and gates, also where gates are not applied."""
+        """Evidence and gates of the network."""
         return self.gauge.weigh(reading)
 
     def decide(self, reading: PlusReading) -> Prediction:
@@ -166,8 +164,6 @@ class GaugePlus(Prepared):
 
     def decide_network(self, reading: PlusReading) -> Prediction:
         """The prediction of the network alone."""
-        if not self.applies_gates:
-            return Prediction(reading.classifier(reading.units.tokens, None))
         prediction = self.gauge.decide(reading)
         return prediction if self.trust is None else replace(prediction, trust=prediction.gates)
 

@@ -25,20 +25,17 @@ STATES: tuple[State, ...] = get_args(State)
 @dataclass(frozen=True)
 class Unit:
     """One evidence unit of one row. `name` is its column, or the word or part of an image where a column has many units;
-    `value` is what the model was given, as text. A `missing` unit was hidden from the model: it has no gate, no score and no
-    attention. `used` is its signed effect on the prediction, if it was measured, `towards` the class that it supports most;
-    `trusted` is the probability that it is right, if that is known, and `suggestion` what the rest of the row suggests.
-    Without gates, no unit has a gate or a score."""
+    `value` is what the model was given, as text. A `missing` unit was hidden from the model. `score` is its Taylor score in
+    a network, if there is one. `used` is its signed effect on the prediction, if it was measured, `towards` the class that
+    it supports most; `trusted` is the probability that it is right, if that is known, and `suggestion` what the rest of the
+    row suggests."""
 
     column: str
     kind: ColumnKind
     name: str
     value: str
     state: State
-    score: float | None
-    gate: float | None
-    attention_before: float
-    attention_after: float
+    score: float | None = None
     used: float | None = None
     towards: str = ""
     trusted: float | None = None
@@ -51,10 +48,18 @@ class Unit:
         return self.state == "observed" and self.trusted is not None and self.trusted < 0.5
 
     def __post_init__(self) -> None:
-        for name in ("score", "gate", "attention_before", "attention_after", "used", "trusted"):
-            value = getattr(self, name)
-            if value is not None and not isfinite(value):
+        for name, value in vars(self).items():
+            if isinstance(value, float) and not isfinite(value):
                 raise ValueError(f"{name} of unit {self.name!r} is {value}; give a finite value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatedUnit(Unit):
+    """A unit of a model with gates, and the attention that it got without and with them."""
+
+    gate: float
+    attention_before: float
+    attention_after: float
 
 
 class Gain(NamedTuple):
@@ -75,7 +80,7 @@ class GridImage:
 
 @dataclass(frozen=True)
 class RowEvidence:
-    """One row: the predicted class with its probability, without and with the gates, and all units in the order of the
+    """One row: the predicted class with its probability, `ungated` also without gates, and all units in the order of the
     columns. `label` is the true class, `effects` what each
     column does for the probability of the predicted class, `helpful` the missing values that are expected to help beyond
     chance, `ids` columns to recognise the row by. `plausible` are the classes of its prediction set, at a coverage of
@@ -83,8 +88,7 @@ class RowEvidence:
     columns alone."""
 
     title: str
-    before: tuple[str, float]
-    after: tuple[str, float]
+    prediction: tuple[str, float]
     units: tuple[Unit, ...]
     images: Mapping[str, GridImage] = field(default_factory=dict)
     label: str | None = None
@@ -94,6 +98,7 @@ class RowEvidence:
     plausible: tuple[str, ...] | None = None
     votes: Mapping[str, tuple[str, float]] = field(default_factory=dict)
     subsets: Mapping[str, float] = field(default_factory=dict)
+    ungated: tuple[str, float] | None = None
 
     @property
     def doubtful(self) -> list[Unit]:
@@ -127,8 +132,7 @@ class EvidencePage:
 def render(page: EvidencePage) -> str:
     """Return the whole HTML document: it loads nothing from elsewhere, every text is escaped, and no script runs but its
     own."""
-    changed = [number for number, row in enumerate(page.rows, 1) if row.before[0] != row.after[0]]
-    judged = [row.label == row.after[0] for row in page.rows if row.label is not None]
+    judged = [row.label == row.prediction[0] for row in page.rows if row.label is not None]
     script = _compact(files("gauge.reports").joinpath("evidence.js").read_text("utf-8"))
     checksum = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return _rendered(
@@ -136,7 +140,7 @@ def render(page: EvidencePage) -> str:
         page.rows,
         part=page.part,
         page=page,
-        changed=changed,
+        changed=sum(_View(row).changed for row in page.rows),
         judged=len(judged),
         right=sum(judged),
         doubts=sum(len(row.doubtful) for row in page.rows),
@@ -153,8 +157,8 @@ def render_rows(rows: Sequence[RowEvidence], part: str = "column") -> str:
 
 def _rendered(layout: str, rows: Sequence[RowEvidence], **values: object) -> str:
     views = [_View(row) for row in rows]
-    values |= {"effects": any(view.effects for view in views), "gated": any(_gated(row) for row in rows)}
-    values |= {"trusts": any(view.trusts for view in views), "by_gate": by_gate, "states": STATES}
+    values |= {name: any(getattr(view, name) for view in views) for name in ("effects", "gated", "scored", "trusts")}
+    values |= {"by_score": by_score, "states": STATES}
     values["parts"] = "modalities" if values["part"] == "modality" else f"{values['part']}s"
     # lines of a table that are always shown
     html = template("evidence.html").render(layout=layout, views=views, fold=12, **values)
@@ -173,13 +177,6 @@ class _Column(NamedTuple):
     units: list[Unit]
     kind: ColumnKind
     state: State
-    gate: float | None
-    attention_before: float
-    attention_after: float
-
-
-def _gated(row: RowEvidence) -> bool:
-    return any(unit.gate is not None for unit in row.units)
 
 
 def _columns(row: RowEvidence) -> list[_Column]:
@@ -187,41 +184,35 @@ def _columns(row: RowEvidence) -> list[_Column]:
     for unit in row.units:
         columns.setdefault(unit.column, []).append(unit)
     return [
-        _Column(
-            name,
-            units,
-            units[0].kind,
-            min((unit.state for unit in units), key=STATES.index),
-            float(np.mean(gates)) if (gates := [unit.gate for unit in units if unit.gate is not None]) else None,
-            sum(unit.attention_before for unit in units),
-            sum(unit.attention_after for unit in units),
-        )
+        _Column(name, units, units[0].kind, min((unit.state for unit in units), key=STATES.index))
         for name, units in columns.items()
     ]
 
 
-def by_gate(units: Iterable[Unit]) -> list[Unit]:
-    """Return the units, the highest gate first, missing ones last."""
-    return sorted(units, key=lambda unit: -1.0 if unit.gate is None else unit.gate, reverse=True)
+def by_score(units: Iterable[Unit]) -> list[Unit]:
+    """Return the units, the highest score first, missing ones last."""
+    return sorted(units, key=lambda unit: -1.0 if unit.score is None else unit.score, reverse=True)
 
 
 class _View:
     """A row as the template draws it. Its bars share one scale for each quantity, up to the largest value in the row."""
 
     def __init__(self, row: RowEvidence) -> None:
-        def largest(*names: str) -> float:
-            values = [getattr(unit, name) for unit in row.units for name in names]
+        def largest(name: str) -> float:
+            values = [getattr(unit, name) for unit in row.units]
             return max((abs(value) for value in values if value is not None), default=0.0) or 1.0
 
         self.row, self.columns = row, _columns(row)
         cells = [unit for unit in row.units if unit.kind in ("number", "category")]
-        self.cells = sorted(by_gate(cells), key=_by_use)
+        self.cells = sorted(by_score(cells), key=_by_use)
         self.rich = [column for column in self.columns if column.kind not in ("number", "category")]
         self.not_observed = {
             state: [column.name for column in self.columns if column.state == state] for state in STATES[1:]
         }
         self.score, self.used = largest("score"), max(largest("used"), 0.1)  # what a full bar stands for at least
-        self.attention = largest("attention_before", "attention_after")
+        self.changed = row.ungated is not None and row.ungated[0] != row.prediction[0]
+        self.gated = any(isinstance(unit, GatedUnit) for unit in row.units)
+        self.scored = any(unit.score is not None for unit in row.units)
         self.effects = any(unit.used is not None for unit in row.units)
         self.trusts = any(unit.trusted is not None for unit in row.units)
         units = sorted(_whole(row) if row.votes else (*row.units, *_whole(row)), key=_by_use)  # a vote is of a modality
@@ -236,6 +227,15 @@ class _View:
             largest_effects = [(unit.name, unit.used or 0.0) for unit in moved]
         self.most_used = largest_effects[:2]
         self.helps = [(name, each) for name, each in row.helpful.items() if each.gain >= min_named_effect][:2]
+
+    def shade(self, unit: Unit) -> float | None:
+        """Return how far a unit is coloured: its gate or, without gates, its share of the largest score in the row."""
+        if isinstance(unit, GatedUnit):
+            return unit.gate
+        return None if unit.score is None else unit.score / self.score
+
+    def shades(self, column: _Column) -> list[float | None]:
+        return [self.shade(unit) for unit in column.units]
 
 
 def _whole(row: RowEvidence) -> list[Unit]:
@@ -254,28 +254,17 @@ def _by_use(unit: Unit) -> tuple[bool, float]:
     return unit.state == "missing", -abs(unit.used or 0.0)
 
 
-def _table(rows: Sequence[RowEvidence], quantity: str) -> pd.DataFrame:
-    """Return a line for each row and a column for each column, in the order they first appear."""
-    return pd.DataFrame([{column.name: getattr(column, quantity) for column in _columns(row)} for row in rows])
-
-
 def overview(rows: Sequence[RowEvidence], estimates: Mapping[str, Gain]) -> pd.DataFrame:
-    """Return a line for each column, the largest effect first or, where none was measured, the highest mean gate: its
-    effect with a 95 % interval by these `estimates` (None if not measured), its doubtful values, the mean gate where
-    observed (None if never), the share of rows in each state, and the mean attention after gating over all rows.
-
-    A column of many units has their mean gate and the sum of their attention; one without units in a row is missing there.
-    """
-    state, gate = _table(rows, "state").fillna("missing"), _table(rows, "gate").astype(float)
+    """Return a line for each column, the largest effect first: its effect with a 95 % interval by these `estimates` (None if
+    not measured), its doubtful values and the share of rows in each state; one without units in a row is missing there."""
+    state = pd.DataFrame([{column.name: column.state for column in _columns(row)} for row in rows]).fillna("missing")
     none = Gain(np.nan, np.nan, np.nan)
     measured = pd.DataFrame({name: estimates.get(str(name), none) for name in state}, ["effect", "low", "high"]).T
     doubtful = Counter(unit.column for row in rows for unit in row.doubtful)
     means: dict[str, pd.Series] = {
         **{str(name): values for name, values in measured.items()},
         "doubtful": pd.Series({name: doubtful[str(name)] for name in state}),
-        "gate_observed": gate.where(state == "observed").mean(),
         **{name: (state == name).mean() for name in STATES},
-        "attention": _table(rows, "attention_after").fillna(0.0).mean(),
     }
-    lines = pd.DataFrame(means).sort_values(["effect", "gate_observed"], ascending=False)
+    lines = pd.DataFrame(means).sort_values("effect", ascending=False)
     return lines.astype(object).where(lines.notna(), None)

@@ -98,10 +98,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     experts : str or list of str, default="auto"
         The models that answer together: "network", "trees" (boosted trees), "linear" (TF-IDF of texts, too), those of
         plugins, or "auto", those of the preset; `leaderboard_` says what each scores and weighs.
-    gates : bool or "auto", default="auto"
-        Whether the network has gates. True: its answer is the gated one. "auto": it is the gated one if that is better on
-        rows held out by more than the standard error, and the ungated one otherwise, which takes a third of the time; gates
-        are then computed to explain rows, and for nothing else. False: there are none.
     trust : bool, default=True
         Whether trust in cells is learned.
     size : {"small", "medium", "large"}, default="small"
@@ -169,9 +165,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     leaderboard_ : DataFrame
         What each expert scores on rows held out and what it weighs in the answer.
     verdict_ : str
-        The validation score of the network and what its gates do, in words.
-    gates_answer_ : bool
-        Whether gates change the answer of the network, see `gates`.
+        The validation score of the network, in words.
     epochs_ : dict
         The epochs of every stage of the network's training.
     cut_short_ : dict
@@ -223,7 +217,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     trust_ = Forwarded(lambda fitted: fitted.trust)
     leaderboard_ = Forwarded(lambda fitted: fitted.leaderboard)
     verdict_ = Forwarded(lambda fitted: fitted.verdict)
-    gates_answer_ = Forwarded(lambda fitted: fitted.gates_answer)
     epochs_ = Forwarded(lambda fitted: fitted.training.epochs)
     cut_short_ = Forwarded(lambda fitted: fitted.training.cut_short)
     left_out_ = Forwarded(lambda fitted: list(fitted.left_out))
@@ -239,7 +232,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         encoders: Mapping[str, str | Path] | None = None,
         preset: Literal["fast", "default"] = "default",
         experts: str | Sequence[str] = "auto",
-        gates: bool | Literal["auto"] = "auto",
         trust: bool = True,
         size: str = "small",
         missing_rate: float | None = None,
@@ -263,7 +255,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.encoders = encoders
         self.preset = preset
         self.experts = experts
-        self.gates = gates
         self.trust = trust
         self.size = size
         self.missing_rate = missing_rate
@@ -475,8 +466,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         -------
         Explanation
             How much each cell is used (how far the probability of the predicted class, by all experts, falls when the cell
-            is missing) and trusted (the probability that it is right, from how well it fits the others); where the network
-            has gates also its scores, gates and attention. `to_html` writes a page.
+            is missing) and trusted (the probability that it is right, from how well it fits the others); where there is a
+            network also its scores of values, words and parts. `to_html` writes a page.
         """
         with self._ready(X) as (fitted, X):
             return fitted.explain(X, y, exact=exact, keep=keep)

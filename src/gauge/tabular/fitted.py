@@ -217,17 +217,11 @@ class Fitted(Record, TableClassifier):
                 "this classifier has no trust to audit; fit it with trust=True on at least 50 rows with two columns of "
                 "numbers or categories"
             )
-        return audit_cells(self.trust, rows, self.ensemble.network, seed=seed)
-
-    @property
-    def gates_answer(self) -> bool:
-        """Whether gates change the prediction of the network."""
-        network = self.ensemble.network
-        return network is not None and network.gating.gates_units and network.applies_gates
+        return audit_cells(self.trust, rows, seed=seed)
 
     @property
     def verdict(self) -> str:
-        """The validation score of the network, and what the gates do."""
+        """The validation score of the network, in words."""
         training = self.training
         if self.ensemble.network is None:
             return f"without the network: {' and '.join(self.experts)}"
@@ -235,7 +229,7 @@ class Fitted(Record, TableClassifier):
         text = f"the network alone: {scores_in_words(self.leaderboard, name)}"
         for stage, (done, planned) in training.cut_short.items():
             text += f"; the time limit ended {stage!r} after {done} of {planned} epochs"
-        return text + training.gates_in_words(self.gates_answer)
+        return text
 
     @property
     def rare_rates(self) -> dict[str, float]:

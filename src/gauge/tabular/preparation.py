@@ -31,11 +31,6 @@ OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and
     "columns": ("a mapping or None", Mapping | None),
     "encoders": ("a mapping or None", Mapping | None),
     "experts": ("'auto', a name or a list of names", str | Sequence),
-    "gates": (
-        "'auto', True or False",
-        str | bool | np.bool_,
-        lambda gates: not isinstance(gates, str) or gates == "auto",
-    ),
     "missing_rate": ("a number from 0 to 1 or None", Real | None, lambda rate: 0 <= rate <= 1),
     "class_weight": ("'balanced', a mapping or None", object, lambda w: w == "balanced" or isinstance(w, Mapping)),
     "validation": ("a number between 0 and 1", Real, lambda share: 0 < share < 1),
@@ -53,7 +48,7 @@ OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and
 
 def choose_preset(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[str, ...]:
     """The experts of the preset. An error if it leaves the network out, and an option is given that only a network has."""
-    of_network = ("encoders", "gates", "size", "epochs", "batch_size", "learning_rate")
+    of_network = ("encoders", "size", "epochs", "batch_size", "learning_rate")
     name = options["preset"]
     preset = pick(PRESETS, name, "preset")
     if options["experts"] == "auto" and "network" not in preset:
@@ -76,7 +71,7 @@ def check_options(estimator: str, options: Mapping[str, Any]) -> None:
 
 def make_recipe(options: Mapping[str, Any], seed: int, classes: int) -> Recipe:
     """How networks are trained, by the options of the estimator; where it says how many epochs, from all rows."""
-    copied = ("size", "gates", "epochs", "batch_size", "learning_rate")
+    copied = ("size", "epochs", "batch_size", "learning_rate")
     pick(SIZES, options["size"], "size")
     from sklearn.metrics import get_scorer_names
 

@@ -87,15 +87,6 @@ class Comparison:
     test: str
 
 
-def pays(gains: np.ndarray, errors: float = 1.0) -> bool:
-    """Whether log losses of rows are smaller on average, by more than so many standard errors.
-
-    >>> pays(np.array([0.1, 0.2, 0.1])), pays(np.array([0.5, -0.4])), pays(np.zeros(5))
-    (True, False, False)
-    """
-    return len(gains) > 1 and bool(gains.mean() > errors * gains.std(ddof=1) / len(gains) ** 0.5)
-
-
 def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the log loss of every row, in nats. Probabilities below 1e-7, what float32 resolves near 1, count as that.
 

@@ -30,9 +30,8 @@ class Flat(Graphable):
     def __init__(self, model: Gauge | GaugePlus, names: Sequence[str]) -> None:
         super().__init__()
         self.model, self.names = model, tuple(names)
-        gated = model.gating.gates_units and (isinstance(model, Gauge) or model.applies_gates)
         self.inputs = [f"{kind}.{name}" for kind in ("inputs", "observed") for name in self.names]
-        self.outputs = ("logits", "probabilities", *(("scores", "gates") if gated else ()))
+        self.outputs = ("logits", "probabilities", *(("scores", "gates") if model.gating.gates_units else ()))
 
     @torch.no_grad()
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:

@@ -16,7 +16,7 @@ from gauge.values import Evidence
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gauge.reports.evidence import GridImage, RowEvidence, Unit
+    from gauge.reports.evidence import GatedUnit, GridImage, RowEvidence
 
 
 @dataclass(frozen=True)
@@ -114,13 +114,13 @@ class TokenExplanation:
                 "fixed positions"
             )
         units = tuple(self._unit(sample, token, column, names[token]) for token in tokens)
-        before, after = (self._prediction(logits[sample]) for logits in (self.evidence.logits, self.logits))
-        return RowEvidence(f"Sample {sample}", before, after, units, images, label=label)
+        ungated, gated = (self._prediction(logits[sample]) for logits in (self.evidence.logits, self.logits))
+        return RowEvidence(f"Sample {sample}", gated, units, images, label=label, ungated=ungated)
 
-    def _unit(self, sample: int, token: int, kind: Literal["text", "image"], name: str) -> "Unit":
-        from gauge.reports.evidence import Unit
+    def _unit(self, sample: int, token: int, kind: Literal["text", "image"], name: str) -> "GatedUnit":
+        from gauge.reports.evidence import GatedUnit
 
-        return Unit(
+        return GatedUnit(
             column=kind,
             kind=kind,
             name=name,

@@ -5,8 +5,7 @@ row's: are they trusted less than the others? And is what has a trust of 0.8 rig
 """
 
 from dataclasses import dataclass, field
-from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,16 +14,13 @@ from gauge.tabular.evidence.cell_trust import SWAPPED, CellTrust, swap
 from gauge.tabular.table.rows import Rows
 from gauge.training.metrics import reliability
 
-if TYPE_CHECKING:
-    from gauge.plus.gauge_plus import GaugePlus
-
 
 @dataclass(frozen=True, repr=False)
 class CellAudit:
     """The findings; shares from 0 to 1. `columns` has a line for each column. A separation is an AUC: 0.5 is chance.
     `separation_cells` tells right imputed cells, of the right category or within half a standard deviation, from wrong
     ones, and `within columns` those with an error below the median of their column from the others, in the mean over the
-    columns. `separation_observed` tells sound cells from swapped ones, by the trust and by the gate of the network."""
+    columns. `separation_observed` tells sound cells from swapped ones."""
 
     rows: int
     hidden: int
@@ -64,7 +60,7 @@ class CellAudit:
         return vars(self) | {"columns": columns.to_dict("records")}
 
 
-def audit_cells(trust: CellTrust, rows: Rows, network: "GaugePlus | None", *, seed: int) -> CellAudit:
+def audit_cells(trust: CellTrust, rows: Rows, *, seed: int) -> CellAudit:
     """Return the findings on all rows. Hidden cells are imputed by what the other cells suggest."""
     cells, draw = rows.cells, np.random.default_rng(seed)
     known = ~np.isnan(cells)
@@ -79,7 +75,6 @@ def audit_cells(trust: CellTrust, rows: Rows, network: "GaugePlus | None", *, se
     number = [not column.categorical for column in trust.columns]
     middle = pd.DataFrame(error).median().to_numpy()
     near, right = error <= np.where(number, middle, 0.5), trust.is_right(cells, imputed)
-    found = {"trust": believed["observed"]} | _gates(rows.with_cells(swapped), network)
     columns = pd.DataFrame(
         {
             "column": [each.name for each in trust.columns],
@@ -100,28 +95,13 @@ def audit_cells(trust: CellTrust, rows: Rows, network: "GaugePlus | None", *, se
         columns=columns,
         separation_cells=_separation({"trust": believed["imputed"]}, right, hidden)
         | ({"within columns": float(within.mean())} if len(within) else {}),
-        separation_observed=_separation(found, ~wrong, known),
+        separation_observed=_separation({"trust": believed["observed"]}, ~wrong, known),
         calibration={
             name: reliability(believed[name][among], truth[among])
             for name, (truth, among) in compared.items()
             if among.any()
         },
     )
-
-
-def _gates(rows: Rows, network: "GaugePlus | None") -> dict[str, np.ndarray]:
-    """Return the gate of every cell, if the network has gates."""
-    if network is None or not network.gating.gates_units:
-        return {}
-    from gauge.paper.explain import explain
-    from gauge.tabular.table.tensors import batches
-
-    gates, counts = np.zeros(rows.cells.shape), network.encoder.unit_counts
-    start = sum(counts[name] for name in takewhile(lambda name: name != "table", counts))
-    for batch in batches(rows.encoded, next(network.parameters()).device):
-        found = explain(network, batch).gates[:, start : start + rows.cells.shape[1]]
-        gates[batch.index.cpu().numpy()] = found.cpu().numpy()
-    return {"gate": gates}
 
 
 def _separation(values: dict[str, np.ndarray], right: np.ndarray, among: np.ndarray) -> dict[str, float]:

@@ -48,10 +48,10 @@ class Explanation:
     def to_frame(self) -> pd.DataFrame:
         """Return one line for every unit of every row: how much it was `used` (its signed effect on the probability of the
         prediction) and how far it is `trusted` (the probability that it is right) are two things."""
-        names = ("row", "label", "prediction", "probability", "prediction_ungated", "probability_ungated")
+        names = ("row", "label", "prediction", "probability")
         lines = []
         for row in self.rows:
-            own = dict(zip(names, (row.title.removeprefix(TITLE), row.label, *row.after, *row.before), strict=True))
+            own = dict(zip(names, (row.title.removeprefix(TITLE), row.label, *row.prediction), strict=True))
             for unit in map(asdict, row.units):
                 check_kept(row.ids, own | unit)
                 lines.append(own | dict(row.ids) | unit)
@@ -117,7 +117,7 @@ class Explanation:
 
 
 def _prediction(row: RowEvidence) -> str:
-    return f"{row.after[0]} ({100 * row.after[1]:.0f} %)"
+    return f"{row.prediction[0]} ({100 * row.prediction[1]:.0f} %)"
 
 
 def _unit_name(unit: Unit) -> str:

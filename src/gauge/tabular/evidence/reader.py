@@ -1,9 +1,9 @@
-"""Reader: the evidence of the rows of a table, from an ensemble, its network if it has gates, and the trust in cells."""
+"""Reader: the evidence of the rows of a table, from an ensemble, its network, if it has one, and the trust in cells."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,11 +21,6 @@ from gauge.tabular.table.inputs import row_names
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 
-if TYPE_CHECKING:
-    from gauge.paper.explain import BatchExplanation
-    from gauge.plus.gauge_plus import GaugePlus
-    from gauge.values import Batch
-
 
 class ColumnPart(NamedTuple):
     """What a unit stands for: a part of a column."""
@@ -34,13 +29,13 @@ class ColumnPart(NamedTuple):
     part: Part
 
 
-Read = tuple[tuple[str, float], tuple[Unit, ...], dict[str, GridImage]]
-"""The prediction without gates, the units and the images of a row."""
+Read = tuple[tuple[Unit, ...], dict[str, GridImage]]
+"""The units and the images of a row."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Explains the predictions of an ensemble in terms of the table. Scores, gates and attention are those of its network,
+    """Explains the predictions of an ensemble in terms of the table. Scores are those of its network,
     probabilities and effects those of all experts together; `class_weight` is what the classes count in a decision, `sets`
     are the prediction sets of a row."""
 
@@ -51,12 +46,6 @@ class Reader:
     trust: CellTrust | None = None
     advice: Advice | None = None
     sets: PredictionSets | None = None
-
-    @property
-    def network(self) -> "GaugePlus | None":
-        """The network, if it has gates."""
-        network = self.ensemble.network
-        return None if network is None or not network.gating.gates_units else network
 
     def rows(
         self,
@@ -75,20 +64,19 @@ class Reader:
         helps = self._helpful(frame, rows)
         nothing = tuple(_missing(column) for column in self.schema.columns)
         empty = np.flatnonzero(rows.encoded.empty).tolist()
-        read: dict[int, Read] = {row: (predictions[row], nothing, {}) for row in empty}
+        read: dict[int, Read] = {row: (nothing, {}) for row in empty}
         full = np.flatnonzero(~rows.encoded.empty)
         for index in np.split(full, range(1024, len(full), 1024)):
-            read |= dict(self._batch(frame, rows.take(index), index, predictions))
+            read |= dict(self._batch(frame, rows.take(index), index))
         evidence, names, words = [], row_names(frame.index), np.array(self.classes).astype(str)
         held = None if self.sets is None else self.sets.contains(probabilities, rows.observed())
         for row in range(len(frame)):
-            ungated, units, images = read[row]
+            units, images = read[row]
             named = {str(name): str(self.classes[number]) for name, number in towards.iloc[row].items()}
             units = self._with_effects(units, rows, row, int(decided[row]), effects.iloc[row], named, exact=exact)
             evidence.append(
                 RowEvidence(
                     f"{TITLE}{names[row]}",
-                    ungated,
                     predictions[row],
                     self._with_suggestions(units, rows.cells[row]),
                     images,
@@ -107,49 +95,36 @@ class Reader:
         gains = expected_gains(self.advice, self.ensemble, self.trust, rows, absent(frame, rows))
         return helpful(gains, [column.name for column in self.schema.columns])
 
-    def _batch(
-        self, frame: pd.DataFrame, rows: Rows, index: np.ndarray, predictions: Sequence[tuple[str, float]]
-    ) -> Iterator[tuple[int, Read]]:
-        """Yield the prediction without gates, the units and the images of each row; `index` are their positions."""
-        before, numbers, believed = [predictions[row] for row in index], None, self._believed(rows.cells)
-        if self.network is not None and len(index):
-            from gauge.paper.explain import explain
-            from gauge.tabular.table.tensors import batches
-
-            (batch,) = batches(rows.encoded, next(self.network.parameters()).device)
-            result = explain(self.network, batch)
-            measured = [result.evidence.scores, result.gates, result.attention_before, result.attention_after]
-            numbers = np.stack([each.double().cpu().numpy() for each in measured], 2)
-            if self.network.applies_gates:
-                before = self._without_gates(self.network, batch, result, rows)
+    def _batch(self, frame: pd.DataFrame, rows: Rows, index: np.ndarray) -> Iterator[tuple[int, Read]]:
+        """Yield the units and the images of each row; `index` are their positions."""
+        scores, believed = self._scores(rows), self._believed(rows.cells)
         for position, row in enumerate(index.tolist()):
             own, observed = (
                 {name: array[position] for name, array in part.items()}
                 for part in (rows.encoded.inputs, rows.encoded.observed)
             )
             parts = self._parts(frame.iloc[row], own, observed)
-            scores = [(None, None, 0.0, 0.0)] * len(parts)
-            if numbers is not None:
-                scores = self._per_part(numbers[position]).tolist()
-            units = self._units(parts, scores, believed[position])
-            yield row, (before[position], units, self._images(own, observed))
+            measured = [None] * len(parts) if scores is None else scores[position].tolist()
+            yield row, (self._units(parts, measured, believed[position]), self._images(own, observed))
 
-    def _without_gates(
-        self, model: "GaugePlus", batch: "Batch", explained: "BatchExplanation", rows: Rows
-    ) -> list[tuple[str, float]]:
-        """Return what all experts would predict if the gates of the network were open."""
+    def _scores(self, rows: Rows) -> np.ndarray | None:
+        """Return the Taylor scores of all units of the network, if there is one; cells that are one unit share its score."""
+        network = self.ensemble.network
+        if network is None or not len(rows):
+            return None
         import torch
 
-        from gauge.values import Prediction
+        from gauge.paper.gauge import taylor_evidence
+        from gauge.tabular.table.tensors import batches
 
-        votes = self.ensemble.answers(rows)
+        (batch,) = batches(rows.encoded, next(network.parameters()).device)
         with torch.no_grad():
-            network = Prediction(explained.evidence.logits, trust=explained.trust)
-            ungated = model.combine(network, model.read(batch)).double().log_softmax(1).cpu().numpy()
-        position = [expert.network is model for expert in self.ensemble.experts.values()].index(True)
-        votes[:, position] = self.ensemble.smooth(ungated)
-        probabilities = self.ensemble.combine(votes, rows)
-        return self._predictions(probabilities, (probabilities * self.class_weight).argmax(1))
+            reading = network.eval().read(batch)
+        scores = taylor_evidence(reading.classifier, reading.units.tokens).scores.double().cpu().numpy()
+        if "table" not in self.schema.modalities or self._fine_units("table"):
+            return scores
+        # the table is the first modality
+        return np.concatenate([np.repeat(scores[:, :1], len(self.schema.table), 1), scores[:, 1:]], 1)
 
     def _predictions(self, probabilities: np.ndarray, decided: np.ndarray) -> list[tuple[str, float]]:
         chosen = probabilities[np.arange(len(decided)), decided]
@@ -176,26 +151,16 @@ class Reader:
 
     def _padding(self, modality: str, parts: int) -> list[None]:
         """Return None for each unit of the network that stands for none of the parts."""
-        units = (
-            0 if self.network is None or not self._fine_units(modality) else self.network.encoder.unit_counts[modality]
-        )
-        return [None] * (units - parts)
-
-    def _per_part(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the numbers of each unit; those of a table that is one unit for each of its cells, which share its
-        attention."""
-        if "table" not in self.schema.modalities or self._fine_units("table"):
-            return numbers
-        cells = len(self.schema.table)
-        shared = np.repeat(numbers[:1], cells, 0)  # the table is the first modality
-        shared[:, 2:] /= cells
-        return np.concatenate([shared, numbers[1:]])
+        network = self.ensemble.network
+        if network is None or not self._fine_units(modality):
+            return []
+        return [None] * (network.encoder.unit_counts[modality] - parts)
 
     def _fine_units(self, modality: str) -> int | None:
         """Return the number of units of the network without the one that reads the whole modality."""
-        if self.network is None:
+        if self.ensemble.network is None:
             return None
-        encoder = self.network.encoder
+        encoder = self.ensemble.network.encoder
         return encoder.unit_counts[modality] - encoder.has_whole(modality)
 
     def _believed(self, cells: np.ndarray) -> np.ndarray:
@@ -205,16 +170,16 @@ class Reader:
     def _units(
         self,
         parts: Sequence[ColumnPart | None],
-        numbers: Sequence[Sequence[Any]],
+        scores: Sequence[float | None],
         believed: np.ndarray,
     ) -> tuple[Unit, ...]:
         """In the order of the columns. A column that was missing is one unit."""
         trusted = {cell.name: value for cell, value in zip(self.schema.table, believed.tolist(), strict=True)}
         units: dict[str, list[Unit]] = {column.name: [] for column in self.schema.columns}
-        for part, measured in zip(parts, numbers, strict=True):
+        for part, score in zip(parts, scores, strict=True):
             if part is not None:
                 column = part.column
-                unit = Unit(column.name, column.display, *part.part, "observed", *measured)
+                unit = Unit(column.name, column.display, *part.part, "observed", score)
                 trust = trusted.get(column.name, np.nan)
                 units[column.name].append(unit if np.isnan(trust) else replace(unit, trusted=trust))
         return tuple(unit for column in self.schema.columns for unit in units[column.name] or [_missing(column)])
@@ -277,4 +242,4 @@ def _shown(value: Any) -> str:
 
 
 def _missing(column: Column) -> Unit:
-    return Unit(column.name, column.display, column.name, "", "missing", None, None, 0.0, 0.0)
+    return Unit(column.name, column.display, column.name, "", "missing")

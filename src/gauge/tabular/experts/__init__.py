@@ -111,22 +111,12 @@ class Task:
 class Training:
     """The record of a network's training: the number of `rows` that it learned from, the epochs of every stage, and for
     stages that the time limit ended the epochs done and planned. `history` has the losses of every epoch, also of those that
-    were done before an interruption. `gate_losses` are the validation log losses "with" and "without" gates, where these
-    decided whether gates change the answer."""
+    were done before an interruption."""
 
     rows: int
     epochs: Mapping[str, int] = field(default_factory=dict)
     cut_short: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     history: Sequence[dict[str, Any]] = ()
-    gate_losses: Mapping[str, float] = field(default_factory=dict)
-
-    def gates_in_words(self, answer: bool) -> str:
-        """What was decided about gates, and why; empty if nothing had to be."""
-        if not self.gate_losses:
-            return ""
-        what = "gates change the answer" if answer else "gates are shown as evidence and do not change the answer"
-        losses = " and ".join(f"{loss:.3f} {name}" for name, loss in self.gate_losses.items())
-        return f"; {what} (log loss on rows held out {losses} them)"
 
 
 class Saved(NamedTuple):
@@ -138,7 +128,7 @@ class Saved(NamedTuple):
 
 
 class Expert(ABC):
-    """A fitted expert. One that has a `network` with gates also has the record of its `training`. Where learning takes long,
+    """A fitted expert. One that has a `network` also has the record of its `training`. Where learning takes long,
     `cross_fitted` is False, and there is a single fold."""
 
     network: "GaugePlus | None" = None

@@ -1,4 +1,4 @@
-"""The network of a table before it is trained: units of cells, words and parts of images, a backbone, gates."""
+"""The network of a table before it is trained: units of cells, words and parts of images, a backbone, heads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,6 @@ from gauge.encoders._with_whole import WithWhole
 from gauge.encoders.cells import Cells
 from gauge.encoders.flat_table import FlatTable
 from gauge.nn.attention import Transformer
-from gauge.paper.gauge import UNGATED, Gating
 from gauge.paper.network import Network
 from gauge.paper.units import UnitEncoder
 from gauge.plus.gauge_plus import GaugePlus
@@ -21,18 +20,15 @@ from gauge.types import Encoder
 
 @dataclass(frozen=True)
 class Architecture:
-    """What a trained network is built from again, beside the columns of the table. Unless `gates_answer`, gates are
-    evidence alone."""
+    """What a trained network is built from again, beside the columns of the table."""
 
     classes: int
     size: str
-    gates: bool
-    gates_answer: bool
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
         """What was saved; an error if it is not of this form or asks for too much."""
-        types = {"classes": int, "size": str, "gates": bool, "gates_answer": bool}
+        types = {"classes": int, "size": str}
         if {name: type(value) for name, value in content.items()} != types:
             raise ValueError("the architecture of the network is not complete, or of another form")
         architecture = cls(**content)
@@ -43,9 +39,7 @@ class Architecture:
 
     def build(self, schema: Schema) -> GaugePlus:
         """The network, with all of its tensors still to be loaded."""
-        model = build(schema, self.classes, SIZES[self.size], gating=Gating() if self.gates else UNGATED)
-        model.applies_gates = self.gates_answer
-        return model
+        return build(schema, self.classes, SIZES[self.size])
 
 
 def build(
@@ -53,7 +47,6 @@ def build(
     classes: int,
     size: NetworkSize,
     *,
-    gating: Gating = UNGATED,
     pretrained: bool = False,
 ) -> GaugePlus:
     """The untrained network for these columns: one unit for every number, category, word and part of an image, one more for
@@ -82,6 +75,5 @@ def build(
         UnitEncoder(encoders, size.dim),
         network,
         subsets_per_step=1 + several,
-        gating=gating,
         heads="validated" if several else "none",
     )

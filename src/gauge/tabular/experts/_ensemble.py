@@ -103,7 +103,7 @@ class Ensemble:
 
     @property
     def network(self) -> "GaugePlus | None":
-        """The network among the experts, whose gates explain rows; None if there is none."""
+        """The network among the experts, whose scores explain rows; None if there is none."""
         return next((each.network for each in self.experts.values() if each.network is not None), None)
 
     def predict(self, rows: Rows) -> np.ndarray:

@@ -18,8 +18,6 @@ class GraphRows:
     def __init__(self, graph: Graph, schema: Schema) -> None:
         self.graph, self.schema = graph, schema
         self.vocabularies: dict[str, Sequence[str]] = {}
-        self.outputs: dict[str, str] = {}
-        """Values beside the answers that an expert offers, by the name of the output."""
 
     @cached_property
     def example(self) -> Encoded:

@@ -1,7 +1,6 @@
 """Recipe: the options of a training run, and the settings that follow from them. Nothing here imports the network."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from gauge.masks import UpTo
 from gauge.training.settings import TrainSettings
@@ -28,12 +27,9 @@ SIZES = {
 class Recipe:
     """The options of a training run. `rate` is the largest share of values that training hides, `seconds` the time
     limit. On a CPU a network learns from at most `max_rows` of a table in
-    memory. With "auto" gates, validation decides whether they change the answer or are evidence alone. Where there is
-    `content`, texts, images or signals, or more than two
-    `classes`, the network takes more steps."""
+    memory. Where there is `content`, texts, images or signals, or more than two `classes`, the network takes more steps."""
 
     size: str
-    gates: bool | Literal["auto"]
     rate: float
     epochs: int | None
     batch_size: int | None

@@ -1,4 +1,4 @@
-"""The network: GAUGE+ on every cell, word and part of an image, with gates."""
+"""The network: GAUGE+ on every cell, word and part of an image."""
 
 from copy import deepcopy
 from dataclasses import asdict
@@ -52,9 +52,9 @@ class NetworkExpert(Expert):
     @classmethod
     def _learn(cls, task: Task, fold: tuple[np.ndarray, np.ndarray]) -> Self:
         train, val = _some(task, fold[0]), fold[1]
-        # rows held out, evenly chosen, that say whether gates help
+        # rows held out, evenly chosen, that weigh its heads
         shown = val[np.linspace(0, len(val) - 1, min(len(val), 1000)).astype(int)]
-        recipe, encoded, device = task.recipe, task.rows.encoded, pick_device(task.device)
+        encoded, device = task.rows.encoded, pick_device(task.device)
         if task.streamed is not None:
             split = task.streamed(val)
             weights = torch.ones(len(split))
@@ -63,14 +63,11 @@ class NetworkExpert(Expert):
             weights = torch.from_numpy(task.weights[train])
         network, training = train_network(
             task,
-            recipe,
             train=split,
             val=dataset(encoded, "val", shown, task.labels).to(device) if len(val) else None,
             weights=weights.float().to(device),
         )
-        return cls(
-            network, Architecture(task.classes, recipe.size, bool(recipe.gates), network.applies_gates), training
-        )
+        return cls(network, Architecture(task.classes, task.recipe.size), training)
 
     @property
     def device(self) -> torch.device:
@@ -115,7 +112,6 @@ class NetworkExpert(Expert):
         flat = Flat(deepcopy(self.network).cpu().eval().requires_grad_(False), list(example.inputs))
         given = [each for part in tensors(example) for each in part.values()]
         outputs = graph.include(to_onnx(flat, given, flat.inputs, flat.outputs))
-        rows.outputs |= {name: outputs[name] for name in ("scores", "gates") if name in outputs}
         return graph.node("LogSoftmax", graph.cast(outputs["logits"], np.float64), axis=1)
 
     def save(self) -> Saved:

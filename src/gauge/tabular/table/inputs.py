@@ -334,8 +334,8 @@ def width_problems(columns: int) -> Iterator[str]:
     if columns > FINE_COLUMNS:
         yield (
             f"{columns} columns are numbers and categories, more than {FINE_COLUMNS}; a network would read them as one unit "
-            "with one gate and is fitted only beside texts and images, or if it is named (experts=, --experts): drop "
-            "columns (columns=, --column NAME=ignore) for a gate of each"
+            "with one score and is fitted only beside texts and images, or if it is named (experts=, --experts): drop "
+            "columns (columns=, --column NAME=ignore) for a score of each"
         )
 
 
