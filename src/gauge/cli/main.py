@@ -101,7 +101,9 @@ def _table_demo(out: Path, seed: int, epochs: int | None, device: str | None) ->
 def list_components(
     kind: Annotated[
         str | None,
-        typer.Argument(help=f"{', '.join(registry.KINDS)}.", autocompletion=lambda: list(registry.KINDS)),
+        typer.Argument(
+            help="A kind of component; all of them by default.", autocompletion=lambda: list(registry.KINDS)
+        ),
     ] = None,
     plugin: Plugins = None,
     as_json: AsJson = False,
