@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gauge.tabular.table.columns.number import Number
 from gauge.tabular.table.files import read_rows, read_table_file
+from gauge.tabular.table.guard import watched
 from gauge.tabular.table.numbers import Writing
 from gauge.tabular.table.schema import Schema
 
@@ -78,6 +79,47 @@ def test_a_value_in_another_style_than_that_of_training_reads_the_same_or_is_mis
     groups = r"\d{1,3}(?:[.,]\d{3})*" if writing.grouped else r"\d+"
     own = again.str.fullmatch(rf"\D*{groups}(?:{mark}\d+)?\D*")  # nobody can tell them from those of training
     assert not (wrong & ~own.to_numpy()).any(), (writing, again[wrong].tolist(), read[wrong])
+
+
+WRITINGS = {  # what values of a kind look like in other programs
+    "number": [
+        str,
+        lambda x: f"{x:,}",
+        lambda x: f"{x:,}".replace(",", "."),
+        lambda x: f"{x / 1000}",
+        lambda x: 1000 * x,
+    ],
+    "truth": [lambda x: x > 500, lambda x: str(x > 500).upper(), lambda x: f"{x} EUR"],
+    "duration": [lambda x: timedelta(minutes=x), lambda x: f"PT{x}M", lambda x: f"{x // 60}:{x % 60:02d}:00"],
+    "date": [lambda x: str(2000 + x % 30), lambda x: str(date(2020, 1, 1) + timedelta(x)), lambda x: x],
+    "category": [lambda x: f" Ward {x % 7}", lambda x: f"ward {x % 7}".upper(), lambda x: f"w{x % 7}"],
+}
+
+
+@RANDOM
+@given(st.sampled_from(sorted(WRITINGS)), st.data())
+def test_a_second_writing_reads_the_same_or_is_missing_or_unlike_with_a_word_or_refused(kind, data):
+    values = data.draw(st.lists(st.integers(150, 999), min_size=40, max_size=60, unique=True))
+    again = [data.draw(st.sampled_from(WRITINGS[kind]))(value) for value in values[:20]]
+    training = {
+        "date": [str(date(2020, 1, 1) + timedelta(value)) for value in values],
+        "category": [f"ward {value % 7}" for value in values],
+    }.get(kind, [float(value) for value in values])
+    schema = Schema.from_frame(pd.DataFrame({"x": training}), {"x": "category" if kind == "category" else "number"})
+    frame, expected = (
+        pd.DataFrame({"x": pd.Series(again, dtype=object)}),
+        schema.encode(pd.DataFrame({"x": training[:20]})),
+    )
+    with watched(quiet=True) as watch:
+        try:
+            encoded = schema.encode(frame)
+        except ValueError:
+            return
+    read, flags = (np.asarray(each["table"])[:, 0] for each in (encoded.inputs, encoded.observed))
+    other = flags & ~np.isclose(read, np.asarray(expected.inputs["table"])[:, 0])
+    noted = {row for seen in watch.seen.values() for row in seen.rows}
+    assert set(np.flatnonzero(other).tolist()) <= noted, (training[:20], again, noted)
+    assert flags.all() or list(watch.sentences())
 
 
 DATES = ["%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%d %b %Y", "%B %d, %Y"]
