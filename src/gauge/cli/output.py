@@ -25,8 +25,7 @@ def print_markdown(table: str) -> None:
 def progress(tensorboard: Path | None = None) -> "Iterator[OnEpoch]":
     """The callback that shows progress and, with a folder, also logs for TensorBoard."""
     from gauge.training.progress import stage_progress
-    from gauge.training.stages import both
     from gauge.training.tensorboard import tensorboard_log
 
     with stage_progress() as show, nullcontext() if tensorboard is None else tensorboard_log(tensorboard) as log:
-        yield show if log is None else both(show, log)
+        yield lambda stage, epoch: [each(stage, epoch) for each in (show, log) if each is not None]

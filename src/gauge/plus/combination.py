@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 from gauge.nn.minimize import minimize
 
-SPREAD, SLOPE_SPREAD = 2.0, 1.0  # prior deviations of u and v: a factor of e² for a vote, of e for a modality
 STEPS = 100
 
 
@@ -71,11 +70,8 @@ class Combination(nn.Module):
         trust: Float[Tensor, "n j"] | None = None,
         *,
         rows: int,
-        spread: float = SPREAD,
-        slope_spread: float = SLOPE_SPREAD,
     ) -> None:
-        """`rows` is the number of different samples among the n: one that is seen under several masks counts once. `spread`
-        and `slope_spread` are the prior deviations of u and v."""
+        """`rows` is the number of different samples among the n: one that is seen under several masks counts once."""
         logits, share = _evidence(logits.detach().double(), trust, self.prior), share.double()
         prior = 0.0 if self.prior is None else self.prior.double()
         offset, slope = (torch.zeros_like(x).double().requires_grad_() for x in (self.offset, self.slope))
@@ -83,7 +79,8 @@ class Combination(nn.Module):
         learned = [offset, slope, *([] if self.shift is None else [shift])]
 
         def objective() -> Tensor:
-            parts = ((offset, spread), (slope, slope_spread), (shift, 1.0))  # prior deviation of s
+            # prior deviations: a factor of e² for a vote, of e for a modality
+            parts = ((offset, 2.0), (slope, 1.0), (shift, 1.0))
             penalty = sum((values / deviation).square().sum() for values, deviation in parts)
             product = _product(logits, present, share, offset, slope) + prior + shift
             return F.cross_entropy(product, labels) + penalty / (2 * rows)

@@ -34,16 +34,6 @@ def silent(stage: str, epoch: Epoch) -> None:
     """An `OnEpoch` that does nothing."""
 
 
-def both(first: OnEpoch, second: OnEpoch) -> OnEpoch:
-    """An `OnEpoch` that calls two, and ends no stage."""
-
-    def on_epoch(stage: str, epoch: Epoch) -> None:
-        first(stage, epoch)
-        second(stage, epoch)
-
-    return on_epoch
-
-
 @dataclass(frozen=True)
 class Stage:
     """One module to train: `make(train, *needs, **arguments)`, with the trained modules of `needs`. `make` is a class or a
