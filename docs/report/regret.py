@@ -31,7 +31,10 @@ def measured() -> tuple[Scores, dict[str, float]]:
                 cells = scores.setdefault(folder.removesuffix("/regret"), {}).setdefault(result.protocol, {})
                 cells.setdefault(str(result.row), {})[result.seed] = 100 * result.value
             overlaps[folder.removesuffix("/regret")] = overlap_of(result)
-    return scores, overlaps
+    few = [
+        name for name, cells in scores.items() if min(len(row) for cell in cells.values() for row in cell.values()) < 3
+    ]
+    return {name: cells for name, cells in scores.items() if name not in few}, overlaps  # two seeds have no interval
 
 
 def regret() -> str:
