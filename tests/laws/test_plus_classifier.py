@@ -37,6 +37,7 @@ def two_modalities():
 @pytest.fixture(scope="module", params=[False, True], ids=["", "trust"])
 def fitted(request):
     data, order = two_modalities(), torch.randperm(537, generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)  # Rows draws its weights
     encoders, options = {"image": Rows(), "ink": "columns"}, {"dim": 16, "depth": 1, "trust": request.param}
     with unchecked():
         model = GaugePlusClassifier(encoders, ["zero", "one", "two"], settings=SETTINGS, verbose=False, **options)
@@ -54,7 +55,11 @@ def test_it_learns_and_is_evaluated_under_every_subset(fitted):
 def test_effects_are_exact_and_votes_and_subsets_are_shown(fitted, tmp_path):
     model, test = fitted
     some = test.take((test.observed["image"] & test.observed["ink"].all(1)).nonzero()[:5, 0])
-    explanation = model.explain(some, columns={"ink": [f"column {number}" for number in range(8)]})
+    explanation = model.explain(some)
+    with pytest.raises(
+        ValueError, match=r"columns= has 2 names for 'ink', which has the shape \[8\]; name each column"
+    ):
+        model.explain(some, columns={"ink": ["left", "right"]})
     whole, chosen = model.predict_proba(some), model.predict_proba(some).argmax(1)
     hidden = gather({"ink": some.inputs["ink"], "image": some.inputs["image"] * torch.nan})  # in any order
     effect = (whole - model.predict_proba(hidden))[range(5), chosen]
@@ -63,7 +68,12 @@ def test_effects_are_exact_and_votes_and_subsets_are_shown(fitted, tmp_path):
     assert explanation.rows[0].subsets["image + ink"] == pytest.approx(whole[0].max(), abs=1e-5)
     units = explanation.to_frame()
     assert (units["trusted"].notna() == model.description.trust).all()
-    assert len(explain(model.module_, some.batch(torch.arange(5))).to_frame()) == len(units) == 5 * (4 + 8 + 1)
+    assert len(explain(model.module_, some.batch(torch.arange(5))).to_frame()) == len(units) == 5 * (4 + 8)
+    blank = some.inputs["ink"].clone()
+    blank[:, 3] = torch.nan
+    effect = (whole - model.predict_proba(gather({**some.inputs, "ink": blank})))[range(5), chosen]
+    np.testing.assert_allclose(units["used"][units["name"] == "column 4"], effect, atol=1e-5)
+    assert abs(effect).max() > 1e-3
     explanation.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "Modalities" in page

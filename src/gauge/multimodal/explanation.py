@@ -1,9 +1,11 @@
 """What the modalities of a sample, and their parts, did for its prediction by GAUGE+.
 
     effect of a modality = p(c | all) - p(c | all but it), c the predicted class; from nothing, all classes are as probable
-    effect of a unit     = the same with that unit alone hidden, from the network and from its head
+    effect of a cell     = the same with that cell of a table alone hidden
+    effect of a part     = the same with that unit of an image or a sequence alone hidden, from the network and from its head
 
-Both are exact: the model predicts again without it.
+All are exact: the model predicts again without it. Modalities and cells are hidden where they come in, as if they were
+missing; parts behind the encoder, where other units may know of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +17,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from gauge.data.images import part_names
 from gauge.masks import subsets
-from gauge.paper.explain import BatchExplanation, Explainable, unit_names
+from gauge.nn.tabular import by_cell
+from gauge.paper.explain import BatchExplanation, Explainable
 from gauge.paper.explain import explain as explain_gates
 from gauge.paper.network import Biased, hiding_bias
 from gauge.plus.gauge_plus import GaugePlus
@@ -49,11 +53,29 @@ def explain_effects(
     """Return the exact effects of the modalities and units of some samples, the votes of network and heads, and the trust in
     each unit where it is learned. `classes` are the names of the classes, `columns` those of the columns of tables."""
     method.eval()
-    seen = _Effects.of(method, batch.check())
-    names = unit_names(method.encoder, columns or {})
+    names = _part_names(method, batch, columns or {})
+    seen = _Effects.of(method, batch.check(), names)
     words = classes or [str(number) for number in range(seen.probabilities.shape[1])]
     rows = tuple(_row(method, seen, batch, row, words, names) for row in range(len(batch)))
     return Explanation(rows, {"Model": "GAUGE+", "Modalities": ", ".join(names)}, part="modality")
+
+
+def _part_names(method: GaugePlus, batch: Batch, columns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The names of the cells of tables and of the parts of all else; a unit that reads all of a modality beside them, which
+    would be named twice, has none."""
+    for name, given in columns.items():
+        shape = list(batch.inputs[name].shape[1:]) if name in batch.inputs else None
+        if shape != [len(given)]:
+            known = f"which has the shape {shape}" if shape else f"and the modalities are {list(batch.inputs)}"
+            raise ValueError(f"columns= has {len(given)} names for {name!r}, {known}; name each column of a table once")
+    names = {}
+    for name, values in batch.inputs.items():
+        units = method.encoder.unit_counts[name]
+        count = units - (units > 1 and method.encoder.has_whole(name))
+        word = "column" if values.shape[1:] == (count,) else "part"
+        numbered = part_names(count) if values.ndim == 4 else [f"{word} {number + 1}" for number in range(count)]
+        names[name] = list(columns.get(name, numbered)) if word == "column" else numbered
+    return names
 
 
 @dataclass(frozen=True)
@@ -70,25 +92,31 @@ class _Effects:
     units: Float[Tensor, "b n"]
 
     @classmethod
-    def of(cls, method: GaugePlus, batch: Batch) -> "_Effects":
+    def of(cls, method: GaugePlus, batch: Batch, names: Mapping[str, Sequence[str]]) -> "_Effects":
         available, count, reading = batch.any_observed(), len(batch.inputs), method.read(batch)
         prediction, seen, modality = method.decide(reading), reading.units.observed, reading.units.modality
         probabilities = prediction.logits.softmax(1)
         predicted = probabilities.argmax(1, keepdim=True)
 
-        def lost(others: Float[Tensor, "b k"]) -> Float[Tensor, "b"]:
-            return (probabilities - others).gather(1, predicted)[:, 0]
+        def lost(others: Float[Tensor, "*f b k"]) -> Float[Tensor, "*f b"]:
+            return (probabilities - others).gather(-1, predicted.expand(*others.shape[:-1], 1))[..., 0]
 
         every = subsets(count).tolist() if 2**count - 1 <= MAX_SUBSETS else []
         without_one = [tuple(index != left_out for index in range(count)) for left_out in range(count)]
-        kept = {flags: _alone(method, batch, available, flags) for flags in {*map(tuple, every), *without_one}}
+        kept = {}
+        for flags in {*map(tuple, every), *without_one}:
+            pairs = zip(flags, batch.observed.items(), strict=True)
+            kept[flags] = _from(method, batch, {name: given & keep for keep, (name, given) in pairs})
         effects = torch.stack([lost(kept[flags]) for flags in without_one], 1) * available
-        units = []
-        for index in range(len(modality)):
-            visible = seen & (torch.arange(len(modality), device=seen.device) != index)
-            single = int((modality == modality[index]).sum()) == 1
-            hidden = None if single else method.decide(_hidden(method, reading, visible)).logits.softmax(1)
-            units.append(effects[:, modality[index]] if hidden is None else lost(hidden))
+        units = effects[:, modality]
+        for index, (name, parts) in enumerate(names.items()):
+            first = int((modality < index).sum())
+            if len(parts) > 1 and batch.inputs[name].shape[1:] == (len(parts),):
+                units[:, first : first + len(parts)] = lost(_without_cells(method, batch, name)).mT
+            elif len(parts) > 1:
+                for position in range(first, first + len(parts)):
+                    visible = seen & (torch.arange(len(modality), device=seen.device) != position)
+                    units[:, position] = lost(method.decide(_hidden(method, reading, visible)).logits.softmax(1))
         return cls(
             probabilities,
             method.decide_network(reading).logits.softmax(1),
@@ -96,7 +124,7 @@ class _Effects:
             prediction.trust,
             {tuple(flags): kept[tuple(flags)] for flags in every},
             effects,
-            torch.stack(units, 1) * seen,
+            units * seen,
         )
 
 
@@ -109,15 +137,27 @@ def _hidden(method: GaugePlus, reading: PlusReading, visible: Bool[Tensor, "b n"
     return replace(reading, units=units, classifier=classifier, visible=visible, head_logits=heads)
 
 
-def _alone(method: GaugePlus, batch: Batch, available: Bool[Tensor, "b m"], kept: Sequence[bool]) -> Tensor:
-    """The probabilities from the kept modalities alone, uniform for samples that have none of these."""
-    some = (available & torch.tensor(kept, device=available.device)).any(1)
-    observed = {
-        name: flags if keep else torch.where(over_values(some, flags), False, flags)
-        for keep, (name, flags) in zip(kept, batch.observed.items(), strict=True)
+def _from(method: GaugePlus, batch: Batch, observed: Mapping[str, Tensor]) -> Float[Tensor, "b k"]:
+    """The probabilities from these of the observed values alone, uniform for samples that have none of these."""
+    some = replace(batch, observed=observed).any_observed().any(1)
+    readable = {
+        name: torch.where(over_values(some, flags), flags, over_values(batch.observed[name], flags))
+        for name, flags in observed.items()
     }
-    probabilities = method.predict(replace(batch, observed=observed)).logits.softmax(1)
+    probabilities = method.predict(replace(batch, observed=readable)).logits.softmax(1)
     return torch.where(some[:, None], probabilities, 1 / probabilities.shape[1])
+
+
+def _without_cells(method: GaugePlus, batch: Batch, name: str) -> Float[Tensor, "f b k"]:
+    """The probabilities without each cell of a table, of many cells at a time."""
+    flags, parts = by_cell(batch.observed[name], batch.inputs[name]), []
+    for others in (~torch.eye(flags.shape[1], dtype=torch.bool, device=flags.device)).split(1 + 512 // len(batch)):
+        rows = torch.arange(len(batch), device=flags.device).repeat(len(others))
+        inputs, observed = ({key: x[rows] for key, x in part.items()} for part in (batch.inputs, batch.observed))
+        stacked = Batch(inputs, observed, index=batch.index[rows], key=batch.key[rows])
+        left = (flags & others[:, None]).flatten(0, 1)
+        parts.append(_from(method, stacked, observed | {name: left}).unflatten(0, (len(others), len(batch))))
+    return torch.cat(parts)
 
 
 def _row(
@@ -135,16 +175,15 @@ def _row(
     votes, images, units = {"network": best(seen.network[row])}, {}, []
     for index, (name, parts) in enumerate(names.items()):
         values = batch.inputs[name][row]
-        fine = len(parts) - method.encoder.has_whole(name)
         if _is_image(values):
-            images[name] = _image(values, fine)
+            images[name] = _image(values, len(parts))
         if available[name] and seen.heads is not None:
             votes[name] = best(seen.heads[row, index])
         first = int((method.encoder.modality < index).sum())
         units += [
             _unit(
                 *(seen, batch, row, first + number, name, part if len(parts) > 1 else name),
-                number if number < fine == values.numel() and available[name] else None,
+                number if values.shape == (len(parts),) and available[name] else None,
             )
             for number, part in enumerate(parts if available[name] else [name])
         ]
