@@ -56,9 +56,7 @@ def test_effects_are_exact_and_votes_and_subsets_are_shown(fitted, tmp_path):
     model, test = fitted
     some = test.take((test.observed["image"] & test.observed["ink"].all(1)).nonzero()[:5, 0])
     explanation = model.explain(some)
-    with pytest.raises(
-        ValueError, match=r"columns= has 2 names for 'ink', which has the shape \[8\]; name each column"
-    ):
+    with pytest.raises(ValueError, match=r"columns= has 2 names for 'ink' of {.*\(8,\)}; name every column"):
         model.explain(some, columns={"ink": ["left", "right"]})
     whole, chosen = model.predict_proba(some), model.predict_proba(some).argmax(1)
     hidden = gather({"ink": some.inputs["ink"], "image": some.inputs["image"] * torch.nan})  # in any order
@@ -99,8 +97,35 @@ def test_a_saved_model_gives_the_same_and_what_does_not_fit_is_refused(fitted, t
 
 @pytest.mark.slow
 def test_an_encoder_of_ones_own_is_exported(fitted, tmp_path):
+    model, test = fitted
     with unchecked():
-        assert export(fitted[0], tmp_path / "model.onnx").difference < 1e-3
+        written = export(model, tmp_path / "model.onnx")
+    assert (written.difference < 1e-3, written.inputs["observed.ink"]) == (True, (8,))
+    batch = test.batch(torch.arange(len(test)))
+    feed = {
+        f"inputs.{name}": values.numpy() for name, values in batch.inputs.items()
+    }  # with NaN where nothing is observed
+    feed |= {f"observed.{name}": flags.numpy() for name, flags in batch.observed.items()}
+    session = pytest.importorskip("onnxruntime").InferenceSession(tmp_path / "model.onnx")
+    (probabilities,) = session.run(["probabilities"], feed)
+    assert np.isnan(feed["inputs.ink"]).any(1).sum() > np.isnan(feed["inputs.ink"]).all(1).sum()
+    np.testing.assert_allclose(probabilities, model.predict_proba(test), atol=1e-4)
+
+
+@unchecked()
+def test_what_is_no_sample_or_label_is_refused(fitted):
+    model, test = fitted
+    for call in (model.fit, model.predict, model.evaluate, model.explain):
+        with pytest.raises(ValueError, match=r"samples are a Dataset, not a list; call gauge.data.gather\(...\) first"):
+            call([({"ink": torch.ones(8)}, 0)])
+    with pytest.raises(ValueError, match=r"labels go from 0 to 2, not to 7; name all classes"):
+        model.evaluate(gather(test.inputs, torch.full((len(test),), 7)))
+    with pytest.raises(ValueError, match="labels are numbers of classes, 0, 1, ..., not 'ill'; np.unique"):
+        gather({"scan": torch.ones(2, 3)}, ["ill", "well"])
+    with pytest.raises(ValueError, match=r"a table has shape \[columns\], not \[1, 4, 8\]; flatten it or choose"):
+        GaugePlusClassifier({"image": "columns", "ink": "columns"}, model.classes_).fit(test)
+    with pytest.raises(ValueError, match="an encoder is an nn.Module, not the class Rows; call it"):
+        GaugePlusClassifier({"image": Rows, "ink": "columns"}, model.classes_).fit(test)
 
 
 def test_pairs_and_loaders_of_them_give_the_same_samples():
@@ -120,9 +145,13 @@ def test_pairs_and_loaders_of_them_give_the_same_samples():
     [
         (
             nn.Conv2d(1, 4, 3),
-            r"returns \[3, 4, 2, 6\] for 3 samples; an encoder returns a vector \[3, c\] or a sequence",
+            r"returns \[3, 4, 2, 6\] for 3 samples; an encoder returns a tensor, of a vector \[3, c\] or a sequence",
         ),
-        (nn.Linear(7, 4), r"cannot read samples of shape \(1, 4, 8\) .* change its layers"),
+        (nn.Linear(7, 4), r"cannot read samples of shape \(1, 4, 8\) .* change its layers, or the shape of the data"),
+        (
+            nn.Sequential(nn.Flatten(), nn.Unflatten(1, (4, 8)), nn.LSTM(8, 4)),
+            "returns tuple for 3 samples; an encoder returns a tensor",
+        ),
         (
             nn.Sequential(nn.Flatten(0), nn.Unflatten(0, (3, 32)), nn.Softmax(0)),
             "for a sample alone than in a batch|cannot",

@@ -1,6 +1,7 @@
 """`gauge stage`: evaluate, audit and look into a method that `gauge benchmark` trained."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from gauge.data import Dataset
     from gauge.paper.gauge import Gauge
+    from gauge.paper.units import UnitEncoder
     from gauge.plus.gauge_plus import GaugePlus
     from gauge.training.stages import OnEpoch
     from gauge_lab.audit import Audit
@@ -128,12 +130,12 @@ def gates(
     import torch
 
     from gauge.masks import parse_protocol
-    from gauge.paper.explain import explain, unit_names
+    from gauge.paper.explain import explain
     from gauge.training.inference import masked_batches
 
     _, job, method = _gated(stage, device)
     test, benchmark = job.test, job.benchmark
-    names = unit_names(method.encoder, {name: modality.columns for name, modality in benchmark.modalities.items()})
+    names = _unit_names(method.encoder, {name: modality.columns for name, modality in benchmark.modalities.items()})
     chosen = torch.tensor(sample or [0])
     if int(chosen.max()) >= len(test):
         raise ValueError(f"there is no test sample {int(chosen.max())}; {benchmark.name} has 0 to {len(test) - 1}")
@@ -142,6 +144,18 @@ def gates(
     hidden = "hidden" if method.imputer is None else "imputed"
     frame["observed"] = frame["observed"].map({True: "observed", False: hidden})
     _print_gates(frame.rename(columns={"observed": "state"}), as_json)
+
+
+def _unit_names(encoder: "UnitEncoder", columns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The names of all units: the columns of a modality where they are given, its parts otherwise; a whole unit is "all"."""
+    from gauge.data.images import part_names
+
+    names = {}
+    for name, count in encoder.unit_counts.items():
+        whole = ["all"] if encoder.has_whole(name) else []
+        parts = count - len(whole)
+        names[name] = [*((parts and columns.get(name)) or part_names(parts)), *whole]
+    return names
 
 
 def _print_gates(frame: "pd.DataFrame", as_json: bool) -> None:

@@ -35,10 +35,14 @@ def gather(
         if pairs and isinstance(pairs[0][1], Tensor) and pairs[0][1].ndim:  # batches of a DataLoader
             pairs = [({name: each[row] for name, each in x.items()}, y[row]) for x, y in pairs for row in range(len(y))]
         names = dict.fromkeys(name for modalities, _ in pairs for name in modalities)
-        samples, labels = {name: [x.get(name) for x, _ in pairs] for name in names}, [int(y) for _, y in pairs]
+        samples, labels = {name: [x.get(name) for x, _ in pairs] for name in names}, [y for _, y in pairs]
     columns = {name: _column(name, given) for name, given in samples.items()}
     rows = len(next(iter(columns.values()))[0]) if columns else 0
-    numbers = torch.full((rows,), UNLABELLED) if labels is None else torch.as_tensor(labels).long()
+    try:
+        numbers = torch.full((rows,), UNLABELLED) if labels is None else torch.as_tensor(labels).long()
+    except (RuntimeError, TypeError, ValueError) as error:
+        cure = "np.unique(labels, return_inverse=True) returns names and numbers"
+        raise ValueError(f"labels are numbers of classes, 0, 1, ..., not {labels[0]!r}; {cure}") from error
     values, observed = ({name: column[part] for name, column in columns.items()} for part in (0, 1))
     return Dataset(split, values, numbers, observed)
 

@@ -61,7 +61,7 @@ def check_encoder(module: nn.Module, shape: Sequence[int], *, dtype: torch.dtype
     >>> check_encoder(nn.Linear(3, 8), (3,))
     >>> check_encoder(nn.Conv2d(1, 4, 3), (1, 8, 8))
     Traceback (most recent call last):
-    ValueError: Conv2d returns [3, 4, 6, 6] for 3 samples; an encoder returns a vector [3, c] or a sequence [3, n, c] ...
+    ValueError: Conv2d returns [3, 4, 6, 6] for 3 samples; an encoder returns a tensor, of a vector [3, c] or ...
     """
     _checked(module, shape, dtype)
 
@@ -70,9 +70,10 @@ def _checked(module: nn.Module, shape: Sequence[int], dtype: torch.dtype) -> Flo
     """The units of a few random samples, or the error of `check_encoder`."""
     name = type(module).__name__
     if not isinstance(module, nn.Module):
-        raise ValueError(
-            f"an encoder is an nn.Module, not a {name}; give the module itself, or the name of one of ours"
+        given = (
+            f"the class {module.__name__}; call it" if isinstance(module, type) else f"a {name}; give the module itself"
         )
+        raise ValueError(f"an encoder is an nn.Module, not {given}, or give the name of one of ours")
     module, device = copy.deepcopy(module).eval(), next(module.parameters(), torch.empty(0)).device
     readable = dtype.is_floating_point or dtype == torch.uint8  # bytes are read as numbers from 0 to 1
     samples = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0)) if readable else torch.zeros(3, *shape)
@@ -80,13 +81,15 @@ def _checked(module: nn.Module, shape: Sequence[int], dtype: torch.dtype) -> Flo
     with torch.no_grad():
         try:
             units, alone = _units(module, samples), [_units(module, sample[None]) for sample in samples]
-        except (RuntimeError, IndexError, TypeError, ValueError) as error:
+        except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(
-                f"{name} cannot read samples of shape {tuple(shape)} ({error}); change its layers"
+                f"{name} cannot read samples of shape {tuple(shape)} ({error}); change its layers, or the shape of the data "
+                "(values[:, None] adds a channel, values.flatten(1) makes rows)"
             ) from error
-        if units.ndim != 3 or units.shape[0] != len(samples):
+        made = list(units.shape) if isinstance(units, Tensor) else type(units).__name__
+        if isinstance(made, str) or len(made) != 3 or made[0] != len(samples):
             raise ValueError(
-                f"{name} returns {list(units.shape)} for {len(samples)} samples; an encoder returns a vector "
+                f"{name} returns {made} for {len(samples)} samples; an encoder returns a tensor, of a vector "
                 f"[{len(samples)}, c] or a sequence [{len(samples)}, n, c] of vectors, for example with flatten(2).mT"
             )
         if not units.isfinite().all():
@@ -104,4 +107,4 @@ def _units(module: nn.Module, x: Tensor, observed: Tensor | None = None) -> Tens
     if isinstance(module, Encoder):
         return module(x, torch.ones(len(x), dtype=torch.bool, device=x.device) if observed is None else observed)
     units = module(x)
-    return units[:, None] if units.ndim == 2 else units
+    return units[:, None] if isinstance(units, Tensor) and units.ndim == 2 else units

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gauge.nn.initialise import small_parameter
+from gauge.nn.tabular import check_columns
 from gauge.types import Encoder
 
 __all__ = ["Columns"]
@@ -23,7 +24,7 @@ class Columns(Encoder):
 
     def __init__(self, shape: Sequence[int], width: int) -> None:
         super().__init__()
-        (self.units,), self.width = shape, width
+        self.units, self.width = len(check_columns(shape, None)), width
         self.direction = nn.Parameter(torch.randn(self.units, width) * width**-0.5)
         self.offset = small_parameter(self.units, width)
         self.mix = nn.Linear(width, width)

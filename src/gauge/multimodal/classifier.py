@@ -46,6 +46,7 @@ class Description(Settings):
     settings: TrainSettings
     shapes: dict[str, tuple[int, ...]] = Field(default_factory=dict)  # known after `fit`
     dtypes: dict[str, Literal["float32", "float64", "uint8", "int32", "int64"]] = Field(default_factory=dict)
+    by_cell: tuple[str, ...] = ()  # tables with blank cells in training, which have a flag for each
 
 
 class GaugePlusClassifier:
@@ -107,7 +108,7 @@ class GaugePlusClassifier:
         settings = settings or TrainSettings.parse(selected, "settings")
         if trust and not settings.corrupt:
             settings = settings.model_copy(update={"corrupt": Corruption(swapped=0.2)})
-        self.modules = {name: each for name, each in encoders.items() if isinstance(each, nn.Module)}
+        self.modules = {name: each for name, each in encoders.items() if not isinstance(each, str | tuple)}
         named = {name: _named(each) for name, each in encoders.items()}
         content = {"encoders": named, "classes": [str(name) for name in classes], "dim": dim, "depth": depth}
         self.description = Description.parse({**content, "trust": trust, "settings": settings}, "GaugePlusClassifier")
@@ -130,11 +131,14 @@ class GaugePlusClassifier:
             the epoch, end training early, decide how much each head trains its encoder, and weigh the votes of the network
             and the heads.
         """
+        for data in (train, val or train):
+            self._check_samples(data)
         if val is None:
             order = permutation(len(train), self.description.settings.seed, "held out")
             val, train = train.take(order[: len(train) // 5]), train.take(order[len(train) // 5 :])
         dtypes = {name: str(values.dtype).removeprefix("torch.") for name, values in train.inputs.items()}
-        known = self.description.model_dump() | {"shapes": train.shapes, "dtypes": dtypes}
+        by_cell = [name for name in train.shapes if any(data.observed[name].ndim > 1 for data in (train, val))]
+        known = self.description.model_dump() | {"shapes": train.shapes, "dtypes": dtypes, "by_cell": by_cell}
         self.description = Description.parse(known, "the samples")
         module, splits = self._build(train.inputs), (self._on_device(train), self._on_device(val))
         with stage_progress() as show:
@@ -174,8 +178,9 @@ class GaugePlusClassifier:
         return pd.DataFrame(lines).T
 
     def explain(self, data: Dataset, *, columns: Mapping[str, Sequence[str]] | None = None) -> Explanation:
-        """Return what each modality, and each part of it, did for the prediction of every sample: exact effects, in
-        probability, of leaving it out. `columns` names the columns of tables."""
+        """Return what each modality, and each cell or part of it, did for the prediction of every sample: exact effects, in
+        probability, of leaving it out; of parts of images and sequences, of leaving out the unit that the encoder makes of
+        them. `columns` names the columns of tables."""
         rows, names = self._on_device(data), self.description.classes
         parts = [explain_effects(self._fitted, batch, classes=names, columns=columns) for batch in rows.batches(256)]
         return replace(parts[0], rows=tuple(row for part in parts for row in part.rows))
@@ -217,13 +222,17 @@ class GaugePlusClassifier:
         return model
 
     def example(self) -> Dataset:
-        """Return a few samples of random numbers in the shapes of the modalities, such as an export needs."""
-        draw, values = torch.Generator().manual_seed(0), {}
+        """Return a few samples of random numbers in the shapes of the modalities, such as an export needs; with blank cells
+        where training had some."""
+        draw, values, observed = torch.Generator().manual_seed(0), {}, {}
         for name, shape in self.description.shapes.items():
             dtype = getattr(torch, self.description.dtypes[name])
             most = {"uint8": 256}.get(self.description.dtypes[name], int(dtype.is_floating_point))  # codes are all 0
             values[name] = (most * torch.rand(4, *shape, generator=draw)).to(dtype)
-        return Dataset("example", values, torch.zeros(4, dtype=torch.long))
+            if name in self.description.by_cell:
+                observed[name] = torch.arange(shape[0]) % 4 != torch.arange(4)[:, None]
+                values[name][~observed[name]] = torch.nan if dtype.is_floating_point else 0
+        return Dataset("example", values, torch.zeros(4, dtype=torch.long), observed)
 
     @property
     def _fitted(self) -> GaugePlus:
@@ -253,7 +262,15 @@ class GaugePlusClassifier:
             encoder = WithWhole(encoder, table)
         return OwnEncoder(encoder, shape, None if sizes else like)
 
+    def _check_samples(self, data: Dataset) -> None:
+        if not isinstance(data, Dataset):
+            raise ValueError(f"samples are a Dataset, not a {type(data).__name__}; call gauge.data.gather(...) first")
+        known, most = len(self.description.classes), int(data.labels.max())
+        if most >= known:
+            raise ValueError(f"labels go from 0 to {known - 1}, not to {most}; name all classes in classes=")
+
     def _on_device(self, data: Dataset) -> Dataset:
+        self._check_samples(data)
         if data.shapes != self.description.shapes:
             raise ValueError(f"the samples have {data.shapes}, the model was trained on {self.description.shapes}")
         inputs = {name: data.inputs[name] for name in self.description.shapes}  # in the order of training
@@ -265,6 +282,6 @@ class GaugePlusClassifier:
 
 
 def _named(encoder: str | tuple[str, Mapping[str, Any]] | nn.Module) -> tuple[str, dict[str, Any]]:
-    if isinstance(encoder, nn.Module):
+    if not isinstance(encoder, str | tuple):
         return "", {}
     return (encoder, {}) if isinstance(encoder, str) else (encoder[0], dict(encoder[1]))

@@ -63,17 +63,14 @@ def explain_effects(
 def _part_names(method: GaugePlus, batch: Batch, columns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """The names of the cells of tables and of the parts of all else; a unit that reads all of a modality beside them, which
     would be named twice, has none."""
+    names, shapes = {}, {name: tuple(values.shape[1:]) for name, values in batch.inputs.items()}
     for name, given in columns.items():
-        shape = list(batch.inputs[name].shape[1:]) if name in batch.inputs else None
-        if shape != [len(given)]:
-            known = f"which has the shape {shape}" if shape else f"and the modalities are {list(batch.inputs)}"
-            raise ValueError(f"columns= has {len(given)} names for {name!r}, {known}; name each column of a table once")
-    names = {}
-    for name, values in batch.inputs.items():
-        units = method.encoder.unit_counts[name]
+        if shapes.get(name) != (len(given),):
+            raise ValueError(f"columns= has {len(given)} names for {name!r} of {shapes}; name every column of a table")
+    for name, units in method.encoder.unit_counts.items():
         count = units - (units > 1 and method.encoder.has_whole(name))
-        word = "column" if values.shape[1:] == (count,) else "part"
-        numbered = part_names(count) if values.ndim == 4 else [f"{word} {number + 1}" for number in range(count)]
+        word = "column" if shapes[name] == (count,) else "part"
+        numbered = part_names(count) if len(shapes[name]) == 3 else [f"{word} {part + 1}" for part in range(count)]
         names[name] = list(columns.get(name, numbered)) if word == "column" else numbered
     return names
 
@@ -103,10 +100,11 @@ class _Effects:
 
         every = subsets(count).tolist() if 2**count - 1 <= MAX_SUBSETS else []
         without_one = [tuple(index != left_out for index in range(count)) for left_out in range(count)]
-        kept = {}
-        for flags in {*map(tuple, every), *without_one}:
-            pairs = zip(flags, batch.observed.items(), strict=True)
-            kept[flags] = _from(method, batch, {name: given & keep for keep, (name, given) in pairs})
+        given = batch.observed.items()
+        kept = {
+            flags: _from(method, batch, {name: x & keep for keep, (name, x) in zip(flags, given, strict=True)})
+            for flags in {*map(tuple, every), *without_one}
+        }
         effects = torch.stack([lost(kept[flags]) for flags in without_one], 1) * available
         units = effects[:, modality]
         for index, (name, parts) in enumerate(names.items()):
@@ -161,12 +159,7 @@ def _without_cells(method: GaugePlus, batch: Batch, name: str) -> Float[Tensor, 
 
 
 def _row(
-    method: GaugePlus,
-    seen: _Effects,
-    batch: Batch,
-    row: int,
-    classes: Sequence[str],
-    names: Mapping[str, Sequence[str]],
+    method: GaugePlus, seen: _Effects, batch: Batch, row: int, classes: Sequence[str], names: dict[str, list[str]]
 ) -> RowEvidence:
     def best(probabilities: Tensor) -> tuple[str, float]:
         return classes[int(probabilities.argmax())], float(probabilities.max())

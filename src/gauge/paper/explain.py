@@ -8,10 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gauge.data.images import part_names
 from gauge.paper.gauge import Reading, attention_bias
 from gauge.paper.scoring.exact import exact_effects
-from gauge.paper.units import UnitEncoder
 from gauge.types import SupportsAttention
 from gauge.values import Batch, Evidence, Prediction, Units
 
@@ -75,16 +73,6 @@ class BatchExplanation:
             "attention_after": self.attention_after,
         }
         return pd.DataFrame({name: x.flatten().cpu() if isinstance(x, Tensor) else x for name, x in columns.items()})
-
-
-def unit_names(encoder: UnitEncoder, columns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The names of all units: the columns of a modality where they are given, its parts otherwise; a whole unit is "all"."""
-    names = {}
-    for name, count in encoder.unit_counts.items():
-        whole = ["all"] if encoder.has_whole(name) else []
-        parts = count - len(whole)
-        names[name] = [*((parts and columns.get(name)) or part_names(parts)), *whole]
-    return names
 
 
 @torch.no_grad()
