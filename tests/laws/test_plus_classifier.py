@@ -124,7 +124,7 @@ def test_what_is_no_sample_or_label_is_refused(fitted):
         gather({"scan": torch.ones(2, 3)}, ["ill", "well"])
     with pytest.raises(ValueError, match=r"a table has shape \[columns\], not \[1, 4, 8\]; flatten it or choose"):
         GaugePlusClassifier({"image": "columns", "ink": "columns"}, model.classes_).fit(test)
-    with pytest.raises(ValueError, match="an encoder is an nn.Module, not the class Rows; call it"):
+    with pytest.raises(ValueError, match="an encoder is an nn.Module, not the class Rows; give a module"):
         GaugePlusClassifier({"image": Rows, "ink": "columns"}, model.classes_).fit(test)
 
 

@@ -70,10 +70,8 @@ def _checked(module: nn.Module, shape: Sequence[int], dtype: torch.dtype) -> Flo
     """The units of a few random samples, or the error of `check_encoder`."""
     name = type(module).__name__
     if not isinstance(module, nn.Module):
-        given = (
-            f"the class {module.__name__}; call it" if isinstance(module, type) else f"a {name}; give the module itself"
-        )
-        raise ValueError(f"an encoder is an nn.Module, not {given}, or give the name of one of ours")
+        given = f"the class {module.__name__}" if isinstance(module, type) else f"a {name}"
+        raise ValueError(f"an encoder is an nn.Module, not {given}; give a module (call its class), or a name of ours")
     module, device = copy.deepcopy(module).eval(), next(module.parameters(), torch.empty(0)).device
     readable = dtype.is_floating_point or dtype == torch.uint8  # bytes are read as numbers from 0 to 1
     samples = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0)) if readable else torch.zeros(3, *shape)

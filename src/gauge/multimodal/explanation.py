@@ -173,13 +173,9 @@ def _row(
         if available[name] and seen.heads is not None:
             votes[name] = best(seen.heads[row, index])
         first = int((method.encoder.modality < index).sum())
-        units += [
-            _unit(
-                *(seen, batch, row, first + number, name, part if len(parts) > 1 else name),
-                number if values.shape == (len(parts),) and available[name] else None,
-            )
-            for number, part in enumerate(parts if available[name] else [name])
-        ]
+        shown = parts if available[name] and len(parts) > 1 else [name]
+        cells = range(len(parts)) if available[name] and values.shape == (len(parts),) else [None] * len(shown)
+        units += [_unit(seen, batch, row, first + i, name, shown[i], cell) for i, cell in enumerate(cells)]
     together = {
         " + ".join(name for name, keep in zip(names, kept, strict=True) if keep): float(those[row, own.argmax()])
         for kept, those in seen.kept.items()
