@@ -651,9 +651,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     def _labelled(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Labelled:
         """The rows to learn from, in memory or as a sample of a table in files."""
-        stream = None
-        if isinstance(X, str | Path):
-            stream = Stream.from_files(Path(X), y, sample_weight, seed)
+        stream = Stream.from_files(Path(X), y, sample_weight, seed) if isinstance(X, str | Path) else None
         target = y if isinstance(y, str) else None
         frame, y = self._rows_and_labels(X if stream is None else stream.sample, y)
         weights = inputs.check_weights(sample_weight, len(frame))
@@ -698,18 +696,14 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
         schema = data.schema(kinds, self.encoders, self.image_size, files, self.max_categories)
         names = choose_experts(self.experts, schema, experts)
-        self._report(schema, names, data.every_row)
+        self._print(*schema.summary())
+        cut = unread_contents(schema, data.every_row) if "network" in names else []
+        for problem in (*inputs.width_problems(len(schema.table)), *cut):
+            logger.warning(problem)
         if self.device not in (None, "auto", "cpu"):
             pick_device(self.device)  # an error before anything is learned
         kept = None if folder is None else Path(folder)
         return Prepared.from_table(data, schema, recipe, files=files, device=self.device, folder=kept), names
-
-    def _report(self, schema: Schema, experts: Sequence[str], frame: pd.DataFrame) -> None:
-        """Print the columns, and log what the network does not read of them."""
-        self._print(*schema.summary())
-        cut = unread_contents(schema, frame) if "network" in experts else []
-        for problem in (*inputs.width_problems(len(schema.table)), *cut):
-            logger.warning(problem)
 
     @contextmanager
     def _ready(self, X: Any) -> Iterator[tuple[Fitted, Any]]:
