@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLE = "Row "
-PAGE_TITLE = "Which evidence was used, and how far is it trusted?"
 LINES = 5  # rows in a terminal, in a notebook, and there with all their evidence; a page shows all
 
 
@@ -76,7 +75,7 @@ class Explanation:
         trusts = any(unit.trusted is not None for row in self.rows for unit in row.units)
         trusted = "; and every value one more: how far it is trusted to be right" if trusts else ""
         lead = f"Predicting {self.facts.get('Predicts', 'the label')}. Every {self.part} has a number: how much it was used"
-        title = PAGE_TITLE if trusts else PAGE_TITLE.partition(",")[0] + "?"
+        title = "Which evidence was used, and how far is it trusted?" if trusts else "Which evidence was used?"
         page = EvidencePage(title, f"{lead}{trusted}.", self.rows, self.facts, self.gains, self.mean_effects, self.part)
         write_text(Path(path), render(page))
 
