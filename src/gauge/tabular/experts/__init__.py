@@ -127,12 +127,34 @@ class Saved(NamedTuple):
     source: Path = Path()
 
 
-class Expert(ABC):
-    """A fitted expert. One that has a `network` also has the record of its `training`. Where learning takes long,
-    `cross_fitted` is False, and there is a single fold."""
+class Member(ABC):
+    """What an ensemble asks for predictions. One that has a `network` also has the record of its `training`."""
 
     network: "GaugePlus | None" = None
     training: Training | None = None
+
+    @abstractmethod
+    def predict(self, rows: Rows) -> np.ndarray:
+        """The log-probability of every class: [rows, classes]."""
+
+    def save(self) -> Saved:
+        """Everything that `load` needs, apart from the schema."""
+        raise ValueError(f"the expert {type(self).__name__} cannot be saved; leave it out (experts=)")
+
+    def export(self, rows: GraphRows) -> str:
+        """Add the prediction to the graph of these rows: the name of the log-probabilities, in double precision."""
+        raise ValueError(f"the expert {type(self).__name__} cannot be exported; leave it out with --experts (experts=)")
+
+    def to(self, device: str | None) -> None:  # noqa: B027 - optional
+        """Move to the device of that name; most experts stay on the CPU."""
+
+    def record(self) -> None:  # noqa: B027 - optional
+        """Predict few rows faster from now on, where the expert can: on a GPU with CUDA graphs."""
+
+
+class Expert(Member):
+    """A fitted expert. Where learning takes long, `cross_fitted` is False, and there is a single fold."""
+
     cross_fitted: ClassVar[bool] = True
 
     @classmethod
@@ -147,27 +169,12 @@ class Expert(ABC):
         compared and weighed. How long or how simply to learn is chosen by the rows held out."""
 
     @abstractmethod
-    def predict(self, rows: Rows) -> np.ndarray:
-        """The log-probability of every class: [rows, classes]."""
-
-    @abstractmethod
-    def save(self) -> Saved:
-        """Everything that `load` needs, apart from the schema."""
+    def save(self) -> Saved: ...
 
     @classmethod
     @abstractmethod
     def load(cls, saved: Saved, schema: Schema) -> Self:
         """The expert that was saved, on the CPU."""
-
-    def export(self, rows: GraphRows) -> str:
-        """Add the prediction to the graph of these rows: the name of the log-probabilities, in double precision."""
-        raise ValueError(f"the expert {type(self).__name__} cannot be exported; leave it out with --experts (experts=)")
-
-    def to(self, device: str | None) -> None:  # noqa: B027 - optional
-        """Move to the device of that name; most experts stay on the CPU."""
-
-    def record(self) -> None:  # noqa: B027 - optional
-        """Predict few rows faster from now on, where the expert can: on a GPU with CUDA graphs."""
 
 
 def with_prefix(prefix: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ from scipy.special import log_softmax, softmax
 
 from gauge.choices import pick
 from gauge.registry import EXPERTS
-from gauge.tabular.experts import Expert, Saved, with_prefix
+from gauge.tabular.experts import Expert, Member, Saved, with_prefix
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.table.columns import FINE_COLUMNS
 from gauge.tabular.table.rows import Rows
@@ -96,7 +96,7 @@ class Ensemble:
     training: the answer for a row without values. It counts `smoothing` rows beside one, so that no class is ruled out by
     as many rows as there were in training."""
 
-    experts: Mapping[str, Expert]
+    experts: Mapping[str, Member]
     combination: Weights
     prior: np.ndarray
     smoothing: float

@@ -3,17 +3,15 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
 
 import numpy as np
 import pandas as pd
 
 from gauge.registry import EXPERTS
-from gauge.tabular.experts import Expert, Folds, Saved, Task, Training
+from gauge.tabular.experts import Expert, Folds, Member, Task, Training
 from gauge.tabular.experts._ensemble import Ensemble, Weights
 from gauge.tabular.experts._weighing import unscored, weigh
 from gauge.tabular.table.rows import Rows
-from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits
 
 logger = logging.getLogger(__name__)
@@ -43,27 +41,12 @@ class FittedEnsemble:
         return len(self.validated[2])
 
 
-class OutOfFold(Expert):
-    """Each row is answered by the expert of its fold, which has not seen it."""
+class OutOfFold(Member):
+    """Each row is predicted by the expert of its fold, which has not seen it."""
 
     def __init__(self, members: Sequence[Expert]) -> None:
         self.members = tuple(members)
         self.network = members[0].network
-
-    @classmethod
-    def reads(cls, schema: Schema) -> bool:
-        return True
-
-    @classmethod
-    def fit(cls, task: Task, folds: Folds) -> tuple[Expert, list[Expert]]:
-        raise NotImplementedError("it is made of fitted experts")
-
-    def save(self) -> Saved:
-        raise NotImplementedError("it validates, and is not kept")
-
-    @classmethod
-    def load(cls, saved: Saved, schema: Schema) -> Self:
-        raise NotImplementedError("it is never saved")
 
     def predict(self, rows: Rows) -> np.ndarray:
         if len(self.members) == 1:
@@ -129,7 +112,7 @@ def _validated(
     rows = np.concatenate([np.arange(0), *held_out])
     number = np.repeat(np.arange(count), [len(each) for each in held_out])
     labels, part = task.labels[rows], number
-    experts: dict[str, Expert] = dict(ensemble.experts)
+    experts: dict[str, Member] = dict(ensemble.experts)
     if count:
         experts = {name: OutOfFold(each[:count]) for name, each in cross.items()}
     if count == 1:
