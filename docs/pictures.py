@@ -38,7 +38,7 @@ def explain_and_compare(page: Path) -> dict[str, list[float]]:
         if preset == "fast":
             model.explain(tests[1][ROW : ROW + 2], table.target, exact=True).to_html(page)
     for name in rivals.models:
-        predicted[name] = [classes[rivals.answers(rows)[name].argmax(1)] for rows in tests]
+        predicted[name] = [classes[rivals.predictions(rows)[name].argmax(1)] for rows in tests]
     right = {name: [(each == test[table.target]).mean() for each in given] for name, given in predicted.items()}
     return {name: [round(100 * float(share), 1) for share in shares] for name, shares in right.items()}
 

@@ -22,7 +22,7 @@ from streaming import CATEGORIES, MODEL, NUMBERS, write
 
 from gauge import GaugeClassifier
 from gauge.deploy.cluster import Predictor, predict_on_ray
-from gauge.deploy.scoring import answers_file
+from gauge.deploy.scoring import predictions_file
 from gauge.tabular.table.arrays import ROWS_AT_ONCE
 from gauge.tabular.table.files import read_rows
 from gauge_lab.recording import origin, write_record
@@ -45,9 +45,9 @@ def alone(model: Path, table: Path, out: Path) -> None:
     """In this process, part by part, as `gauge predict` does."""
     predict = Timed(model, device="cpu")
     predict.classifier  # noqa: B018 - loads the model
-    with out.open("wb") as file, answers_file(file, ".parquet") as write_answers:
+    with out.open("wb") as file, predictions_file(file, ".parquet") as write_predictions:
         for part in read_rows(table, ROWS_AT_ONCE):
-            write_answers(predict(part))
+            write_predictions(predict(part))
 
 
 def on_ray(workers: int, model: Path, table: Path, out: Path) -> None:

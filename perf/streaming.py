@@ -25,7 +25,7 @@ import pandas as pd
 import torch
 
 from gauge import GaugeClassifier
-from gauge.deploy.scoring import answers_file, predict_table
+from gauge.deploy.scoring import predict_table, predictions_file
 from gauge_lab.recording import origin, write_record
 
 NUMBERS, CATEGORIES = 6, 4
@@ -82,8 +82,8 @@ def one(task: str, form: str, table: Path, model: Path, device: str) -> dict[str
     classifier.predict_proba(pd.read_parquet(next(iter(sorted(table.iterdir()))))[:100])  # to warm up
     if form == "memory":
         return measured(lambda: classifier.predict_proba(pd.read_parquet(table)))
-    with table.with_suffix(".answers").open("wb") as file, answers_file(file, ".parquet") as write_answers:
-        return measured(lambda: predict_table(classifier.fitted_, table, write_answers))
+    with table.with_suffix(".answers").open("wb") as file, predictions_file(file, ".parquet") as write_predictions:
+        return measured(lambda: predict_table(classifier.fitted_, table, write_predictions))
 
 
 def main() -> None:

@@ -243,7 +243,9 @@ def _sample(
         title=title,
         label=str(int(labels[row])),
         views=tuple(view(number, name) for number, name in enumerate(batch.inputs)),
-        answers={name: (str(int(each[row].argmax())), float(each[row].max())) for name, each in predictions.items()},
+        predictions={
+            name: (str(int(each[row].argmax())), float(each[row].max())) for name, each in predictions.items()
+        },
     )
 
 

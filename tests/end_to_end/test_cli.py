@@ -188,7 +188,7 @@ def table_questions():
         train, test = table.divided(0)
         rivals = tables.Rivals(table, train, seed=0)
         for rate in tables.RATES:
-            given = rivals.answers(table.with_blanks(test, rate, seed=1))
+            given = rivals.predictions(table.with_blanks(test, rate, seed=1))
             answers[rate] = {"GaugeClassifier": sum(given.values()) / len(given)} | given
         classes = sorted(table.rows[table.target].unique())
         answered[name] = answers, np.array([classes.index(label) for label in test[table.target]])

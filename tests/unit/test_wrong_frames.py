@@ -106,7 +106,7 @@ def test_weights_that_are_not_finite_are_an_error_not_class_zero(frame, labels, 
     with unchecked():
         model = GaugeClassifier(**NETWORK).fit(frame, labels)
     next(model.model_.parameters()).data.fill_(float("nan"))
-    with pytest.raises(ValueError, match="the model answers row 0 with NaN; its weights are not usable: fit it again"):
+    with pytest.raises(ValueError, match="the model predicts row 0 with NaN; its weights are not usable: fit it again"):
         model.predict(frame)
     model.save(tmp_path)
     with pytest.raises(ValueError, match="model.safetensors has values that are NaN or infinite, first in '"):

@@ -101,22 +101,22 @@ def predict(
         check_coverage(coverage)
     elif by_class:
         raise ValueError("--by-class is for prediction sets; add a coverage, for example --coverage 0.9")
-    answers: dict[str, Any] = {"keep": keep or (), "coverage": coverage, "by_class": by_class}
+    options: dict[str, Any] = {"keep": keep or (), "coverage": coverage, "by_class": by_class}
     files: dict[str, Any] = {"device": device, "outside_images": outside_images}
     if ray:
-        _predict_on_ray(model, table, out, workers, **answers, **files)
+        _predict_on_ray(model, table, out, workers, **options, **files)
     else:
-        _predict_here(model, table, out, answers, strict=strict, raw=raw, **files)
+        _predict_here(model, table, out, options, strict=strict, raw=raw, **files)
 
 
 def _predict_here(
-    model: Path, table: Path, out: Path | None, answers: dict[str, Any], *, strict: bool, raw: bool, **files: Any
+    model: Path, table: Path, out: Path | None, options: dict[str, Any], *, strict: bool, raw: bool, **files: Any
 ) -> None:
     """Write the predictions to a file or to the terminal, and report what the labels in the table say about them."""
     with heavy_imports():
         from gauge.data.files import write_bytes
         from gauge.deploy.exported import load_classifier
-        from gauge.deploy.scoring import FORMATS, ScoredRows, answers_file, predict_table
+        from gauge.deploy.scoring import FORMATS, ScoredRows, predict_table, predictions_file
         from gauge.tabular.table.guard import watched
         from gauge.tabular.table.paths import table_files, table_folder
 
@@ -130,8 +130,8 @@ def _predict_here(
 
     def write(file: Any) -> None:
         nonlocal count
-        with watched(strict=strict), answers_file(file, ".csv" if out is None else out.suffix, raw=raw) as append:
-            count = predict_table(classifier, table, append, **answers)
+        with watched(strict=strict), predictions_file(file, ".csv" if out is None else out.suffix, raw=raw) as append:
+            count = predict_table(classifier, table, append, **options)
 
     if out is None:
         write(sys.stdout.buffer)
@@ -139,7 +139,7 @@ def _predict_here(
         write_bytes(out, write)
         print(f"{count.rows} predictions in {out}")
     more = f"; more: gauge evaluate {model} {table}" if model.is_dir() else ""
-    for line in count.sentences(more, coverage=answers["coverage"], by_class=answers["by_class"]):
+    for line in count.sentences(more, coverage=options["coverage"], by_class=options["by_class"]):
         print(line, file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""Predictions for tables in files on a Ray cluster: each worker loads the model once, and answers are written in parts."""
+"""Predictions for tables in files on a Ray cluster: each worker loads the model once, and they are written in parts."""
 
 import logging
 import math
@@ -69,7 +69,7 @@ def predict_on_ray(predictor: Predictor, table: Path, out: Path, *, workers: int
     ray.data.DataContext.get_current().enable_progress_bars = False
     rows = ray.data.read_parquet([str(path.resolve()) for path in files])
     # a worker takes a block at a time, and Ray makes one of up to 128 MB
-    answers = rows.repartition(target_num_rows_per_block=size).map_batches(
+    predictions = rows.repartition(target_num_rows_per_block=size).map_batches(
         type(predictor),
         fn_constructor_kwargs=asdict(predictor),
         batch_format="pandas",
@@ -80,7 +80,7 @@ def predict_on_ray(predictor: Predictor, table: Path, out: Path, *, workers: int
     )
     part = part_of(out)
     try:
-        answers.write_parquet(str(part.resolve()), min_rows_per_file=100_000)  # in each part
+        predictions.write_parquet(str(part.resolve()), min_rows_per_file=100_000)  # in each part
         part.rename(out)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)

@@ -139,8 +139,8 @@ def _export_classifier(fitted: Fitted, path: Path, kind: str, whole: Fitted) -> 
 def _write_classifier(fitted: Fitted, path: Path, metadata: Mapping[str, Any]) -> Exported:
     graph = Graph()
     rows = GraphRows(graph, fitted.schema)
-    answers = fitted.ensemble.export(rows)
-    graph.output("probabilities", answers, np.float64, (len(fitted.classes),))
+    probabilities = fitted.ensemble.export(rows)
+    graph.output("probabilities", probabilities, np.float64, (len(fitted.classes),))
     content = _write(graph.model(), path, {**metadata, "vocabularies": rows.vocabularies})
     session = open_session(content, path)
     example = _example_rows(fitted.schema, rows.vocabularies)

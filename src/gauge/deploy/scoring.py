@@ -60,15 +60,15 @@ def predict_rows(
     for name in keep:
         pick(dict.fromkeys(rows.columns), name, "column to keep")
     probabilities, observed = classifier.predict_with_observed(rows)
-    answers: dict[str, Any] = {"prediction": classifier.decide(probabilities)}
+    predictions: dict[str, Any] = {"prediction": classifier.decide(probabilities)}
     if coverage is not None:
         sets = classifier.sets(probabilities, observed, coverage, by_class=by_class)
-        answers |= {"set": [" | ".join(each) for each in set_names(classifier, sets)], "set_size": sets.sum(1)}
-    answers |= {
+        predictions |= {"set": [" | ".join(each) for each in set_names(classifier, sets)], "set_size": sets.sum(1)}
+    predictions |= {
         f"p({label})": column.round(6) for label, column in zip(classifier.classes, probabilities.T, strict=True)
     }
-    check_kept(keep, ("row", *answers))
-    return rows[list(keep)].assign(**answers)
+    check_kept(keep, ("row", *predictions))
+    return rows[list(keep)].assign(**predictions)
 
 
 def set_names(classifier: TableClassifier, sets: np.ndarray) -> list[list[str]]:
@@ -86,18 +86,19 @@ def predict_table(
     *,
     by_class: bool = False,
 ) -> ScoredRows:
-    """Predicts the files of a table and calls `write` with the answers for each part."""
+    """Predicts the files of a table and calls `write` with the predictions for each part."""
     count = ScoredRows()
     for part in read_rows(table, rows_at_once(classifier.columns)):
-        answers = predict_rows(classifier, part, keep, coverage, by_class=by_class)
-        write(answers)
+        predictions = predict_rows(classifier, part, keep, coverage, by_class=by_class)
+        write(predictions)
         count.rows += len(part)
         if coverage is not None:
-            count.one_class += int((answers["set_size"] == 1).sum())
-            count.several += int((answers["set_size"] > 1).sum())
+            count.one_class += int((predictions["set_size"] == 1).sum())
+            count.several += int((predictions["set_size"] > 1).sum())
         if classifier.target in part:
             labels, predicted = (
-                class_positions(classifier.classes, each) for each in (part[classifier.target], answers["prediction"])
+                class_positions(classifier.classes, each)
+                for each in (part[classifier.target], predictions["prediction"])
             )
             count.labelled += int(has_label(part[classifier.target]).sum())
             count.known += int((labels >= 0).sum())
@@ -121,16 +122,16 @@ def without_formulas(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 @contextmanager
-def answers_file(file: BinaryIO, ending: str, *, raw: bool = False) -> Iterator[Callable[[pd.DataFrame], object]]:
-    """A function that appends answers to a file, as CSV or Parquet, with the row number first."""
+def predictions_file(file: BinaryIO, ending: str, *, raw: bool = False) -> Iterator[Callable[[pd.DataFrame], object]]:
+    """A function that appends predictions to a file, as CSV or Parquet, with the row number first."""
     if ending == ".csv":
         lines = 0
 
-        def write_csv(answers: pd.DataFrame) -> None:
+        def write_csv(predictions: pd.DataFrame) -> None:
             nonlocal lines
-            rows = answers if raw else without_formulas(answers)
+            rows = predictions if raw else without_formulas(predictions)
             file.write(rows.to_csv(index_label="row", header=not lines).encode())
-            lines += len(answers)
+            lines += len(predictions)
 
         yield write_csv
         return
@@ -141,9 +142,9 @@ def answers_file(file: BinaryIO, ending: str, *, raw: bool = False) -> Iterator[
         raise ValueError("writing Parquet needs pyarrow; install it with: pip install 'gauge-ml[parquet]'") from error
     writer: Any = None
 
-    def write_parquet(answers: pd.DataFrame) -> None:
+    def write_parquet(predictions: pd.DataFrame) -> None:
         nonlocal writer
-        rows = answers.rename_axis("row").reset_index()
+        rows = predictions.rename_axis("row").reset_index()
         if writer is None:
             fields = pa.Schema.from_pandas(rows, preserve_index=False)
             fields = [each.with_type(pa.string()) if pa.types.is_null(each.type) else each for each in fields]

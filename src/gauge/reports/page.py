@@ -30,7 +30,7 @@ class Sample:
     title: str
     label: str
     views: tuple[View, ...]
-    answers: Mapping[str, tuple[str, float]]
+    predictions: Mapping[str, tuple[str, float]]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The demo on real tables: every table with classes that comes with the installed packages, with cells that we make blank.
 
-Nothing is missing in them, so 30 % of the training cells are hidden at random; the models then have to answer the other
+Nothing is missing in them, so 30 % of the training cells are hidden at random; the models then have to predict the other
 half of the rows without blanks and with 30 % and 70 % of their cells blank.
 """
 
@@ -33,7 +33,7 @@ NOTES = {
     "Boosted trees": "LightGBM with its defaults, on the same columns, with one more for every word of a text",
     "Logistic regression": "the same columns, blanks filled with the mean",
 }
-Answered = Mapping[float, Mapping[str, np.ndarray]]
+Predicted = Mapping[float, Mapping[str, np.ndarray]]
 """Class probabilities by the share of blank cells and by model."""
 
 
@@ -117,7 +117,7 @@ class Rivals:
         words[rows[text].isna()] = np.nan
         return np.hstack([numbers, words])
 
-    def answers(self, rows: pd.DataFrame) -> dict[str, np.ndarray]:
+    def predictions(self, rows: pd.DataFrame) -> dict[str, np.ndarray]:
         columns = self.columns(rows)
         return {name: model.predict_proba(columns) for name, model in self.models.items()}
 
@@ -133,7 +133,7 @@ def run(
 ) -> tuple[Section, Path]:
     """Fit tables with blanks and evaluate on rows with few and many. Returns the section of the report and the path of the
     evidence page of the first table; its rows and its model are beside the page."""
-    answered, page = {}, out / "evidence.html"
+    by_table, page = {}, out / "evidence.html"
     for name in names:
         table = TABLES[name]()
         train, test = table.divided(seed)
@@ -151,36 +151,37 @@ def run(
         rivals, classes = Rivals(table, train, seed=seed), model.classes_.tolist()
         assert all(each.classes_.tolist() == classes for each in rivals.models.values())
         labels = np.array([classes.index(label) for label in test[table.target]])
-        answers = {
-            rate: {"GaugeClassifier": model.predict_proba(rows)} | rivals.answers(rows) for rate, rows in tests.items()
+        predicted = {
+            rate: {"GaugeClassifier": model.predict_proba(rows)} | rivals.predictions(rows)
+            for rate, rows in tests.items()
         }
-        answered[name] = answers, labels
-    return section(answered), page
+        by_table[name] = predicted, labels
+    return section(by_table), page
 
 
-def section(answered: Mapping[str, tuple[Answered, np.ndarray]]) -> Section:
-    """The questions with the answers to them and the labels, by table; the test rows of all tables are counted together."""
+def section(by_table: Mapping[str, tuple[Predicted, np.ndarray]]) -> Section:
+    """The predictions for each table and its labels; the test rows of all tables are counted together."""
     developed = (
         "GaugeClassifier was developed on such tables, some of these among them; the documentation (Results, Tables) has a "
         "comparison on tables that nobody looked at before."
     )
-    answers, labels = pooled([*answered.values()])
-    hardest = max(answers)
+    predicted, labels = pooled([*by_table.values()])
+    hardest = max(predicted)
     best, findings = ranked(
-        answers[hardest], labels, ACCURACY.compare, f"With {100 * hardest:.0f} % of the cells blank"
+        predicted[hardest], labels, ACCURACY.compare, f"With {100 * hardest:.0f} % of the cells blank"
     )
-    _, complete = ranked(answers[0.0], labels, ACCURACY.compare, "With no cell blank")
+    _, complete = ranked(predicted[0.0], labels, ACCURACY.compare, "With no cell blank")
 
     def estimate(probabilities: np.ndarray) -> Estimate:
         low, high = ACCURACY.interval(probabilities, labels)
         return 100 * ACCURACY.score(probabilities, labels), 100 * low, 100 * high
 
     def alone(name: str) -> str:
-        given, own = answered[name]
+        given, own = by_table[name]
         right = (f"{model} {100 * ACCURACY.score(each, own):.1f}" for model, each in given[hardest].items())
         return f"The {len(own)} {name} alone, {100 * hardest:.0f} % blank: {', '.join(right)}."
 
-    several = len(answered) > 1
+    several = len(by_table) > 1
     which = (
         "Real tables: Auto MPG (UCI, 1993) and those with classes that come with scikit-learn, whose digits are images. "
         "The test rows of all are counted together."
@@ -190,32 +191,37 @@ def section(answered: Mapping[str, tuple[Answered, np.ndarray]]) -> Section:
     halves = f"half of the rows, {len(labels)}, are the test"
     return Section(
         title="Tables with gaps" if several else "A table with gaps",
-        asked=" ".join(f"{name.capitalize()}: {TABLES[name]().question}?" for name in answered),
+        asked=" ".join(f"{name.capitalize()}: {TABLES[name]().question}?" for name in by_table),
         missing=f"{100 * BLANK:.0f} % of the cells in training, up to {100 * hardest:.0f} % of them in the test.",
         best=best,
         text=f"{which} Cells are blank at random, the same ones for all models; {halves}. {developed}",
-        columns=tuple(f"{100 * rate:.0f} % blank" for rate in answers),
+        columns=tuple(f"{100 * rate:.0f} % blank" for rate in predicted),
         rows=tuple(
             Row(
-                name, note, tuple(estimate(each[name]) for each in answers.values()), featured=name == "GaugeClassifier"
+                name,
+                note,
+                tuple(estimate(each[name]) for each in predicted.values()),
+                featured=name == "GaugeClassifier",
             )
             for name, note in NOTES.items()
         ),
-        findings=(*findings, *complete, *(map(alone, answered) if several else ())),
+        findings=(*findings, *complete, *(map(alone, by_table) if several else ())),
     )
 
 
 def pooled(
-    answered: Sequence[tuple[Answered, np.ndarray]],
+    by_table: Sequence[tuple[Predicted, np.ndarray]],
 ) -> tuple[dict[float, dict[str, np.ndarray]], np.ndarray]:
-    """The answers and the labels of several tables one after the other; classes that a table lacks have probability 0."""
-    classes = max(each.shape[1] for answers, _ in answered for models in answers.values() for each in models.values())
+    """The predictions and labels of several tables, one after the other; classes that a table lacks have probability 0."""
+    classes = max(
+        each.shape[1] for predicted, _ in by_table for models in predicted.values() for each in models.values()
+    )
 
     def padded(probabilities: np.ndarray) -> np.ndarray:
         return np.pad(probabilities, ((0, 0), (0, classes - probabilities.shape[1])))
 
     whole = {
-        rate: {name: np.concatenate([padded(answers[rate][name]) for answers, _ in answered]) for name in models}
-        for rate, models in answered[0][0].items()
+        rate: {name: np.concatenate([padded(predicted[rate][name]) for predicted, _ in by_table]) for name in models}
+        for rate, models in by_table[0][0].items()
     }
-    return whole, np.concatenate([labels for _, labels in answered])
+    return whole, np.concatenate([labels for _, labels in by_table])

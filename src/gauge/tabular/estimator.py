@@ -96,7 +96,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         How much time is spent. "fast": trees and a linear model. "default": the network, too. Other parameters go before
         what a preset stands for.
     experts : str or list of str, default="auto"
-        The models that answer together: "network", "trees" (boosted trees), "linear" (TF-IDF of texts, too), those of
+        The models that predict together: "network", "trees" (boosted trees), "linear" (TF-IDF of texts, too), those of
         plugins, or "auto", those of the preset; `leaderboard_` says what each scores and weighs.
     trust : bool, default=True
         Whether trust in cells is learned.
@@ -147,7 +147,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     classes_ : ndarray
         The classes, in the order of `predict_proba`.
     class_prior_ : ndarray
-        Their shares in training: the answer for a row without values.
+        Their shares in training: the prediction for a row without values.
     class_weight_ : list of float
         What each class counts for `predict`.
     schema_ : Schema
@@ -155,7 +155,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     target_ : str or None
         The name of the column with the labels, if they were a column.
     ensemble_ : Ensemble
-        The experts and how their answers are combined.
+        The experts and how their votes are combined.
     experts_ : list of str
         The names of the experts.
     model_ : GaugePlus
@@ -163,7 +163,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     trust_ : CellTrust or None
         The trust in cells, if it was learned.
     leaderboard_ : DataFrame
-        What each expert scores on rows held out and what it weighs in the answer.
+        What each expert scores on rows held out and what it weighs in the prediction.
     verdict_ : str
         The validation score of the network, in words.
     epochs_ : dict
@@ -344,8 +344,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             result = fit_ensemble(task, names, prior=prior, validation=self.validation)
             learned = learn_from_held_out(*result.validated, trust, task=task)
         decides = None
-        if self.class_weight is None and learned.answers is not None and self.metric not in PROBABLE:
-            decides = score_weights(self.metric, learned.answers)
+        if self.class_weight is None and learned.predictions is not None and self.metric not in PROBABLE:
+            decides = score_weights(self.metric, learned.predictions)
         counts = {"train": result.labelled, "val": result.held_out, "empty": int(prepared.encoded.empty.sum())}
         self.fitted_ = Fitted(
             **prepared.described(),
@@ -359,7 +359,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             training=result.training,
             n_rows=counts,
             prediction_sets=learned.sets,
-            held_out=learned.answers,
+            held_out=learned.predictions,
             groups=groups if isinstance(groups, str) else None,
             options=options,
             files=self._image_files(),

@@ -19,7 +19,7 @@ class FromHeldOut(NamedTuple):
     """None where no rows were held out; `left_out` is what the time limit was too short for."""
 
     sets: PredictionSets | None
-    answers: HeldOut | None
+    predictions: HeldOut | None
     advice: Advice | None
     left_out: tuple[str, ...] = ()
 

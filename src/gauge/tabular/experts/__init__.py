@@ -1,6 +1,6 @@
-"""Experts: classifiers of the rows of a table that answer together, one file each; files that start with `_` serve them.
+"""Experts: classifiers of the rows of a table that predict together, one file each; files that start with `_` serve them.
 
-Every expert reads the same `Rows`, answers with log-probabilities, and is saved as arrays and JSON; none of it is code.
+Every expert reads the same `Rows`, predicts log-probabilities, and is saved as arrays and JSON; none of it is code.
 """
 
 import time

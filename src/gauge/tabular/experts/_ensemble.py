@@ -1,4 +1,4 @@
-"""Ensemble: the experts of a table, and one calibrated answer from all of them.
+"""Ensemble: the experts of a table, and one calibrated prediction from all of them.
 
 logits = Σ_j w_j · log p_j / J over the J experts, w_j = exp(u_j + v_j · share), with share the observed part of the columns
 
@@ -25,7 +25,7 @@ from gauge.tabular.table.schema import Schema
 if TYPE_CHECKING:
     from gauge.plus.gauge_plus import GaugePlus
 
-AUTO = ("network", "trees", "linear")  # the experts of "auto", in the order of their answers
+AUTO = ("network", "trees", "linear")  # the experts of "auto", in the order of their votes
 UNUSED = -1000.0  # u of an expert without weight, which is never asked
 
 
@@ -59,18 +59,18 @@ class Weights(NamedTuple):
         """Return the weights for rows with these shares of their columns: [rows, experts]."""
         return np.asarray(np.exp(self.offset + share[:, None] * self.slope))
 
-    def combine(self, answers: np.ndarray, share: np.ndarray) -> np.ndarray:
+    def combine(self, votes: np.ndarray, share: np.ndarray) -> np.ndarray:
         """Return one probability from log-probabilities of each expert: [rows, experts, classes]."""
-        logits = log_softmax(answers / answers.shape[1], axis=2)
+        logits = log_softmax(votes / votes.shape[1], axis=2)
         return np.asarray(softmax((self(share)[..., None] * logits).sum(1), axis=1))
 
     @classmethod
-    def learn(cls, answers: np.ndarray, share: np.ndarray, labels: np.ndarray, rows: int) -> Self:
+    def learn(cls, votes: np.ndarray, share: np.ndarray, labels: np.ndarray, rows: int) -> Self:
         """Return the weights that minimise the log loss of `combine`, which `rows` different rows say, plus |u|² / (2 rows
         0.25²) + |v|² / (2 rows 0.5²): for a complete row u + v, prior deviations of a factor of 1.7 for an expert."""
         from scipy.optimize import minimize
 
-        logits, every = log_softmax(answers / answers.shape[1], axis=2), np.arange(len(labels))
+        logits, every = log_softmax(votes / votes.shape[1], axis=2), np.arange(len(labels))
         spread = np.array([[0.25], [0.5]])
         powers = np.stack([np.ones_like(share), share])
 
@@ -85,16 +85,16 @@ class Weights(NamedTuple):
             value = (penalty * np.stack(learned)).sum() / 2 - product[every, labels].mean()
             return float(value), (slopes + penalty).ravel()
 
-        start = np.zeros(2 * answers.shape[1])
+        start = np.zeros(2 * votes.shape[1])
         found = minimize(loss, start, jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 100})
         return cls(*found.x.reshape(2, -1))
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Fitted experts by name, and how their answers are combined. `prior` holds the shares of the classes in
-    training: the answer for a row without values. It counts `smoothing` rows beside one, so that no class is ruled out by
-    as many rows as there were in training."""
+    """Fitted experts by name, and how their votes are combined. `prior` holds the shares of the
+    classes in training: the prediction for a row without values. It counts `smoothing` rows beside one, so that no class is
+    ruled out by as many rows as there were in training."""
 
     experts: Mapping[str, Member]
     combination: Weights
@@ -112,13 +112,13 @@ class Ensemble:
         full = np.flatnonzero(~rows.encoded.empty)
         if len(full):
             rows = rows if len(full) == len(rows) else rows.take(full)
-            probabilities[full] = self.combine(self.answers(rows), rows)
+            probabilities[full] = self.combine(self.votes(rows), rows)
         broken = np.flatnonzero(~np.isfinite(probabilities).all(1))
         if len(broken):
-            raise ValueError(f"the model answers row {broken[0]} with NaN; its weights are not usable: fit it again")
+            raise ValueError(f"the model predicts row {broken[0]} with NaN; its weights are not usable: fit it again")
         return probabilities
 
-    def answers(self, rows: Rows) -> np.ndarray:
+    def votes(self, rows: Rows) -> np.ndarray:
         """The log-probabilities of each expert for rows that have values: [rows, experts, classes]. Experts without weight
         are not asked."""
         nothing = np.full((len(rows), len(self.prior)), -np.log(len(self.prior)))
@@ -130,17 +130,17 @@ class Ensemble:
         """Which experts have a weight."""
         return (self.combination.offset > UNUSED).tolist()
 
-    def smooth(self, answers: np.ndarray) -> np.ndarray:
+    def smooth(self, votes: np.ndarray) -> np.ndarray:
         """Log-probabilities none of which is far below what the prior leaves possible."""
-        return np.log((np.exp(answers) + self._floor) / (1 + self._floor.sum()))
+        return np.log((np.exp(votes) + self._floor) / (1 + self._floor.sum()))
 
     @property
     def _floor(self) -> np.ndarray:
         return self.smoothing * np.maximum(self.prior, 1e-6)  # smallest prior of a class
 
-    def combine(self, answers: np.ndarray, rows: Rows) -> np.ndarray:
+    def combine(self, votes: np.ndarray, rows: Rows) -> np.ndarray:
         """One probability from the log-probabilities of all experts."""
-        return self.combination.combine(answers, rows.observed().mean(1))
+        return self.combination.combine(votes, rows.observed().mean(1))
 
     def export(self, rows: GraphRows) -> str:
         """Add the prediction to the graph of these rows: the name of the probabilities, in double precision."""
@@ -157,22 +157,20 @@ class Ensemble:
                 graph.node("Add", shares, graph.constant(self._floor)),
                 graph.constant(1 + self._floor.sum()),
             )
-            answer = graph.node(
-                "Div", graph.node("Log", graph.node("Div", raised, total)), graph.constant(float(count))
-            )
-            answer = graph.node("LogSoftmax", answer, axis=1)
+            vote = graph.node("Div", graph.node("Log", graph.node("Div", raised, total)), graph.constant(float(count)))
+            vote = graph.node("LogSoftmax", vote, axis=1)
             exponent = graph.node("Add", graph.node("Mul", share, graph.constant(slope)), graph.constant(offset))
-            logits = graph.node("Add", logits, graph.node("Mul", graph.node("Exp", exponent), answer))
+            logits = graph.node("Add", logits, graph.node("Mul", graph.node("Exp", exponent), vote))
         available = graph.cast(graph.node("ReduceMax", flags, axis), bool)
         return graph.node("Where", available, graph.node("Softmax", logits, axis=1), graph.constant(self.prior))
 
     def only(self, names: Sequence[str]) -> "Ensemble":
-        """Some of the experts, as they answer without the others: with equal weights, as theirs belong to all together."""
+        """Some of the experts, as they predict without the others: with equal weights, as theirs belong to all together."""
         experts = {name: self.experts[name] for name in names}
         return replace(self, experts=experts, combination=Weights.equal(len(experts)))
 
     def weights(self, rows: Rows) -> np.ndarray:
-        """The mean share of each expert in the answers for these rows; together one."""
+        """The mean share of each expert in the predictions for these rows; together one."""
         weights = self.combination(rows.observed().mean(1))
         return np.asarray((weights / weights.sum(1, keepdims=True)).mean(0))
 
@@ -200,7 +198,7 @@ class Ensemble:
 
 
 def expert_weights(board: pd.DataFrame) -> dict[str, float]:
-    """What each expert of a leaderboard weighs in the answers for rows held out."""
+    """What each expert of a leaderboard weighs in the predictions for rows held out."""
     lines = board[board["expert"] != "combined"]
     return dict(zip(lines["expert"], lines["weight"], strict=True))
 

@@ -25,7 +25,7 @@ Cross = dict[str, list[Expert]]
 @dataclass(frozen=True)
 class FittedEnsemble:
     """All experts, what each scores and weighs, the number of `labelled` rows that they learned from, and the record of the
-    network's training, or of none. `validated` has experts each of which answers rows that it did not learn from, these
+    network's training, or of none. `validated` has experts each of which predicts rows that it did not learn from, these
     rows, and their labels; `left_out` says what the time limit was too short for."""
 
     ensemble: Ensemble
@@ -54,10 +54,10 @@ class OutOfFold(Member):
         assert rows.fold is not None
         parts = [np.flatnonzero(rows.fold == number) for number in range(len(self.members))]
         every = [member.predict(rows.take(part)) for member, part in zip(self.members, parts, strict=True)]
-        answers = np.empty((len(rows), every[0].shape[1]))
+        log_probabilities = np.empty((len(rows), every[0].shape[1]))
         for part, own in zip(parts, every, strict=True):
-            answers[part] = own
-        return answers
+            log_probabilities[part] = own
+        return log_probabilities
 
 
 def fit_ensemble(task: Task, names: Sequence[str], *, prior: np.ndarray, validation: float) -> FittedEnsemble:
@@ -105,7 +105,7 @@ def _fit_experts(task: Task, folds: Folds, names: Sequence[str]) -> tuple[dict[s
 def _validated(
     task: Task, folds: Folds, ensemble: Ensemble, cross: Cross
 ) -> tuple[tuple[Ensemble, Rows, np.ndarray], np.ndarray]:
-    """Experts that answer the rows of the folds which all of them have, each row by those that have not seen it; then the
+    """Experts that predict the rows of the folds which all of them have, each row by those that have not seen it; then the
     part of these rows that each belongs to, with those that stay together."""
     count = min(len(each) for each in cross.values())
     held_out = [rows for _, rows in folds[:count]]

@@ -103,7 +103,7 @@ def train_network(task: Task, *, train: Dataset, val: Dataset | None, weights: T
     chosen = trained.module
     assert isinstance(chosen, Weighted)
     combination = chosen.model.combination
-    if val is None and combination is not None:  # the mean of all answers, where their product would overrate
+    if val is None and combination is not None:  # the mean of all votes, where their product would overrate
         combination.offset.fill_(-math.log(len(combination.offset)))
     training = Training(
         rows=len(train),

@@ -1,7 +1,7 @@
 """Weighing: what each expert counts, and what all together score on rows whose labels had no part in that.
 
 The weights minimise the log loss of rows held out. So that the score of all experts together is no better than it will be
-for new rows, these rows are divided into parts, and each part is answered with weights learned from the others. An expert
+for new rows, these rows are divided into parts, and each part is predicted with weights learned from the others. An expert
 that takes long and hardly has a weight is never asked.
 """
 
@@ -43,20 +43,20 @@ class HeldOutLogits:
             hidden = rows.hide(UpTo(rate), number)
             left = np.flatnonzero(~hidden.encoded.empty)
             asked.append((hidden.take(left), left))
-        logits = np.concatenate([ensemble.answers(each) for each, _ in asked])
+        logits = np.concatenate([ensemble.votes(each) for each, _ in asked])
         share = np.concatenate([each.observed().mean(1) for each, _ in asked])
         row = np.concatenate([left for _, left in asked])
         return cls(len(rows), logits, share, labels[row], part[row])
 
     def learn(self, experts: Sequence[int], chosen: np.ndarray) -> Weights:
-        """The weights of some of the experts that are best for the chosen answers. Rows as they are count as much as all
+        """The weights of some of the experts that are best for the chosen rows. Rows as they are count as much as all
         copies with hidden values."""
         plain = np.flatnonzero(chosen[: self.rows])
         if not len(plain):
             return Weights.equal(len(experts))
         index = np.concatenate([*[plain] * (HIDDEN_COPIES - 1), np.flatnonzero(chosen)])
-        answers = self.logits[index][:, list(experts)]
-        return Weights.learn(answers, self.share[index], self.labels[index], len(plain))
+        votes = self.logits[index][:, list(experts)]
+        return Weights.learn(votes, self.share[index], self.labels[index], len(plain))
 
     def cross_fitted(self, experts: Sequence[int]) -> np.ndarray:
         """The probabilities for rows as they are and then their copies, each with weights that come from the other parts."""
@@ -79,17 +79,17 @@ def weigh(
         chosen = np.linspace(0, len(rows) - 1, max_rows).astype(int)
         rows, labels, part = rows.take(chosen), labels[chosen], part[chosen]
     names = list(ensemble.experts)
-    answers = HeldOutLogits.collect(ensemble, rows, labels, part, rate)
+    held_out = HeldOutLogits.collect(ensemble, rows, labels, part, rate)
     kept = list(range(len(names)))
-    combined = answers.cross_fitted(kept)
+    combined = held_out.cross_fitted(kept)
     for name in slow:
         if others := [index for index in kept if names[index] != name]:
-            without = answers.cross_fitted(others)
-            losses = [log_losses(each, answers.labels).mean() for each in (without, combined)]
+            without = held_out.cross_fitted(others)
+            losses = [log_losses(each, held_out.labels).mean() for each in (without, combined)]
             if broadcast(bool(losses[0] <= losses[1])):
                 kept, combined = others, without
-    _set_weights(ensemble, answers, kept)
-    each = dict(zip(names, np.exp(answers.logits[: len(rows)]).swapaxes(0, 1), strict=True))
+    _set_weights(ensemble, held_out, kept)
+    each = dict(zip(names, np.exp(held_out.logits[: len(rows)]).swapaxes(0, 1), strict=True))
     weights = [*ensemble.weights(rows).tolist(), 1.0]
     lines = [
         {"expert": name, **scores(probabilities, labels), "weight": weight}
@@ -100,9 +100,9 @@ def weigh(
     return pd.DataFrame(lines).sort_values("log_loss", kind="stable", ignore_index=True)
 
 
-def _set_weights(ensemble: Ensemble, answers: HeldOutLogits, kept: Sequence[int]) -> None:
+def _set_weights(ensemble: Ensemble, held_out: HeldOutLogits, kept: Sequence[int]) -> None:
     """Learn the weights of these experts; the others have none."""
-    learned, combination = answers.learn(kept, np.ones(len(answers.part), bool)), ensemble.combination
+    learned, combination = held_out.learn(kept, np.ones(len(held_out.part), bool)), ensemble.combination
     combination.offset.fill(UNUSED)
     combination.slope.fill(0.0)
     combination.slope[kept] = learned.slope

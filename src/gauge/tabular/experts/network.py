@@ -85,10 +85,10 @@ class NetworkExpert(Expert):
         device = self.device
         size = self._batch_rows if device.type == "cpu" else BATCH_ROWS_ELSEWHERE
         with torch.inference_mode(self.recorded is None):  # recordings are read outside of it too
-            answers = [self._logits(batch) for batch in batches(rows.encoded, device, size)]
-        if not answers:
+            logits = [self._logits(batch) for batch in batches(rows.encoded, device, size)]
+        if not logits:
             return np.zeros((0, self.network.gauge.classifier.head.out_features))
-        return torch.cat(answers).double().log_softmax(1).cpu().numpy()
+        return torch.cat(logits).double().log_softmax(1).cpu().numpy()
 
     @property
     def _batch_rows(self) -> int:

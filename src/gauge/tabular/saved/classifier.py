@@ -83,7 +83,7 @@ class TableClassifier(ABC):
         if self.prediction_sets is None:
             raise ValueError(
                 "this classifier has no prediction sets: fewer than 50 rows were given to hold some out, or it is an export "
-                "of some experts alone, whose answers were not calibrated; fit on more rows, or export all experts"
+                "of some experts alone, whose predictions were not calibrated; fit on more rows, or export all experts"
             )
         return self.prediction_sets.contains(probabilities, observed, coverage, by_class=by_class)
 
