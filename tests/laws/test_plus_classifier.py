@@ -52,6 +52,13 @@ def test_it_learns_and_is_evaluated_under_every_subset(fitted):
     assert (lines["accuracy"] > 0.6).all()
 
 
+def test_progress_shows_the_validation_score_also_where_it_selects_nothing(capsys):
+    encoders, settings = {"image": Rows(), "ink": "columns"}, TrainSettings(epochs=1)
+    with unchecked():
+        GaugePlusClassifier(encoders, ["zero", "one", "two"], settings=settings).fit(two_modalities())
+    assert "GAUGE+: epoch 1 of 1, validation " in capsys.readouterr().err
+
+
 def test_effects_are_exact_and_votes_and_subsets_are_shown(fitted, tmp_path):
     model, test = fitted
     some = test.take((test.observed["image"] & test.observed["ink"].all(1)).nonzero()[:5, 0])

@@ -85,11 +85,15 @@ def test_flags_that_fit_no_unit_are_explained():
         encoder(batch)
 
 
-def test_a_batch_of_other_modalities_is_refused():
+@pytest.mark.parametrize("names", [["image"], ["table", "image"]])
+def test_a_batch_of_other_modalities_or_in_another_order_is_refused(names):
+    """In another order the votes of heads would go to other modalities, without a word."""
+    encoder = UnitEncoder({name: Columns((3,), DIM) for name in ("image", "table")}, DIM)
+    batch = Batch(*(dict.fromkeys(names, values) for values in (torch.rand(2, 3), torch.ones(2).bool())))
     with pytest.raises(
-        ValueError, match=r"the batch has modalities \['photo'\], the encoder \['image', 'signal', 'table'\]"
+        ValueError, match=rf"{re.escape(str(names))}, the encoder reads \['image', 'table'\]; give the same"
     ):
-        unit_encoder()(Batch({"photo": photo()}, {"photo": torch.ones(2).bool()}))
+        encoder(batch)
 
 
 @pytest.mark.parametrize(

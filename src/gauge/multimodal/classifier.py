@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -29,7 +28,7 @@ from gauge.tabular.evidence.explanation import Explanation
 from gauge.training import checkpoint
 from gauge.training.device import pick_device
 from gauge.training.inference import predict_split
-from gauge.training.loop import fit
+from gauge.training.loop import Epoch, fit
 from gauge.training.metrics import ACCURACY, log_loss
 from gauge.training.progress import stage_progress
 from gauge.training.settings import Settings, TrainSettings
@@ -140,10 +139,18 @@ class GaugePlusClassifier:
         by_cell = [name for name in train.shapes if any(data.observed[name].ndim > 1 for data in (train, val))]
         known = self.description.model_dump() | {"shapes": train.shapes, "dtypes": dtypes, "by_cell": by_cell}
         self.description = Description.parse(known, "the samples")
-        module, splits = self._build(train.inputs), (self._on_device(train), self._on_device(val))
+        module, train, val = self._build(train.inputs), self._on_device(train), self._on_device(val)
+        settings = self.description.settings
         with stage_progress() as show:
-            on_epoch = partial(show, "GAUGE+") if self.verbose else lambda epoch: None
-            self.history_ = fit(module, *splits, settings=self.description.settings, on_epoch=on_epoch).history
+
+            def on_epoch(epoch: Epoch) -> None:
+                if not self.verbose:
+                    return
+                if not settings.selection:  # the loop validates only what it selects by
+                    epoch = replace(epoch, score=predict_split(module, val, Complete()).score(settings.metric))
+                show("GAUGE+", epoch)
+
+            self.history_ = fit(module, train, val, settings=settings, on_epoch=on_epoch).history
         self.module_ = module
         return self
 

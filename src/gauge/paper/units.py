@@ -70,9 +70,10 @@ class UnitEncoder(nn.Module):
     def forward(self, batch: Batch, *, hide_missing: bool = True) -> Units:
         """The units of a batch. Missing values are hidden, unless the batch was completed, before the encoders read them:
         afterwards a NaN would already be in the gradient."""
-        if set(batch.modalities) != set(self.unit_counts):
+        if list(batch.observed) != list(self.unit_counts):  # heads and votes are matched with the flags by their order
             raise ValueError(
-                f"the batch has modalities {sorted(batch.modalities)}, the encoder {sorted(self.unit_counts)}"
+                f"the batch has flags of the modalities {list(batch.observed)}, the encoder reads {list(self.unit_counts)}; "
+                "give the same names in the same order"
             )
         read = batch.blanked() if hide_missing else batch.as_observed()
         contents = side_by_side([partial(self._content, name, read) for name in self.unit_counts])
