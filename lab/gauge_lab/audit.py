@@ -221,7 +221,7 @@ def _values(method: Gauge, reading: Reading, prediction: Prediction) -> Tensors:
     """The gate, the trust, every registered score, and two of them with their sign: positive where a unit supports the
     prediction."""
     assert prediction.gates is not None
-    tokens, reference, objective = reading.units.tokens, method.reference(reading.units), method.gating.objective
+    tokens, reference, objective = reading.units.tokens, method.gating.reference, method.gating.objective
     options: ScoreOptions = {"reference": reference, "objective": objective, "key": reading.completed.key}
     values = {"gate": prediction.gates}
     for name in ("taylor", *(name for name in SCORERS.names() if name != "taylor")):

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 from gauge_lab.benchmarks import BENCHMARKS, Overrides
@@ -14,7 +13,7 @@ from gauge_lab.experiment import Experiment, Row, distinct
 from gauge_lab.manifest import Entry, Run
 from gauge_lab.plans import plan_of
 from gauge_lab.registry import METHODS
-from gauge_lab.results import NOT_RECORDED, Result, read_results, training_speed
+from gauge_lab.results import NOT_RECORDED, Result, read_results
 
 Cell = tuple[str, int, str]
 """Row, seed and protocol of a result."""
@@ -44,8 +43,7 @@ def experiments(benchmark: str, chosen: Sequence[str], seeds: int, **settings: A
 @dataclass(frozen=True)
 class Status:
     """What exists of a run: all of its cells and those without a result, the experiments that would give these, the minutes
-    and machines of training so far, the files that the benchmark needs, and how long the rest takes, if the benchmark has
-    been measured."""
+    and machines of training so far, and the files that the benchmark needs."""
 
     cells: tuple[Cell, ...]
     missing: tuple[Cell, ...]
@@ -53,15 +51,6 @@ class Status:
     minutes: float
     machines: tuple[str, ...]
     files: str
-    estimate: "Estimate | None"
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """How long all stages of a run's missing rows take on a machine that has trained rows of the benchmark, one by one."""
-
-    minutes: float
-    machine: str
 
 
 @dataclass(frozen=True)
@@ -116,7 +105,6 @@ def status(run: Run, results: Path, data: str | None = None) -> Status:
         sum(stages.values()) / 60,
         tuple(Counter(map(_machine, existing))),
         BENCHMARKS.get(run.benchmark).files,
-        _estimate(waiting, results),
     )
 
 
@@ -149,35 +137,6 @@ def _protocols(benchmark: str, chosen: Sequence[str]) -> tuple[str, ...]:
 
 def _machine(result: Result) -> str:
     return result.hardware.get("gpu") or "CPU"
-
-
-def _estimate(experiments: Sequence[Experiment], results: Path) -> Estimate | None:
-    """Estimate the cost from the mean speed of all rows of the benchmark on the machine that has trained most of them."""
-    measured = _measured(experiments[0].benchmark, results) if experiments else []
-    if not measured:
-        return None
-    machine, _ = Counter(map(_machine, measured)).most_common(1)[0]
-    comparable = [result for result in measured if _machine(result) == machine]
-    rows = max(result.config["train_rows"] for result in comparable)
-    epochs = {
-        (stage.identity, benchmark.division("train")): stage.settings.epochs
-        for experiment in experiments
-        for benchmark in [experiment.configured()]
-        for stage in experiment.stage(benchmark).all()
-    }
-    seconds = sum(epochs.values()) * rows / mean(training_speed(comparable).values())
-    return Estimate(seconds / 60, machine)
-
-
-@cache
-def _measured(benchmark: str, results: Path) -> list[Result]:
-    """All results of the benchmark with training of their own."""
-    return [
-        result
-        for path in sorted((results / benchmark).rglob(RESULTS_FILE))
-        for result in read_results(path)
-        if result.config["train_seconds"] and "train_rows" in result.config
-    ]
 
 
 def saved(run: Run, results: Path) -> list[Result]:

@@ -1,8 +1,7 @@
 """A workspace: a folder of trained stages and results; what is still valid in it is not computed again."""
 
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from gauge.training import checkpoint, source
 from gauge.training.device import pick_device
 from gauge.training.inference import predict_split
 from gauge.training.stages import OnEpoch, Stage, StageStore, silent
-from gauge.types import Method, UnsupportedError
+from gauge.types import Method
 from gauge_lab.benchmarks import Benchmark
 from gauge_lab.experiment import Experiment
 from gauge_lab.results import Result, evaluate, result_name
@@ -130,32 +129,7 @@ class Workspace:
         expected = (job.key, evaluation_code(), metadata["trained"]["code"], job.test.fingerprint)
         return [(result, path) for path in paths if _origin(result := Result.load(path)) == expected]
 
-    def cost(self, experiments: Sequence[Experiment]) -> dict[str, float]:
-        """An upper bound of the seconds that each untrained stage takes, measured on a few steps of each kind; empty if
-        there are only a few steps in total."""
-        waiting: dict[str, tuple[Stage, StageStore]] = {}
-        for job in map(self.job, experiments):
-            for stage in job.stage.all():
-                if stage.settings.epochs and job.store.metadata(stage) is None:
-                    fold = f" fold {job.benchmark.fold}" if job.benchmark.folds > 1 else ""
-                    waiting[stage.name + fold] = (stage, job.store)
-        steps = [stage.settings.epochs * stage.steps_per_epoch(store.rows(stage)) for stage, store in waiting.values()]
-        # the cost of fewer steps is not worth measuring
-        if sum(steps) < 1000:
-            return {}
-        measured: dict[str, float] = {}  # an epoch of each kind
-        for stage, store in waiting.values():
-            with suppress(UnsupportedError):  # of a method that cannot serve the benchmark
-                if _kind(stage) not in measured:
-                    measured[_kind(stage)] = stage.seconds_per_epoch(store.rows(stage), store.val)
-        return {name: stage.settings.epochs * measured.get(_kind(stage), 0.0) for name, (stage, _) in waiting.items()}
-
 
 def _origin(result: Result) -> tuple[Any, ...]:
     config = result.config
     return config.get("stage"), config.get("evaluation"), result.trained.get("code"), result.data["fingerprint"]
-
-
-def _kind(stage: Stage) -> str:
-    """What the duration of an epoch depends on."""
-    return replace(stage, settings=stage.settings.model_copy(update={"seed": 0}), needs=()).identity

@@ -92,38 +92,19 @@ class Missing:
 
 @dataclass(frozen=True)
 class RandomModalities:
-    """Each sample misses exactly `rate` of its modalities, drawn independently for every sample."""
+    """Each sample misses exactly `rate` of its modalities, drawn independently for every sample. With `every`, a split is
+    evaluated under each such subset in turn (see `passes`)."""
 
     rate: float
+    every: bool = False
 
     def __str__(self) -> str:
-        return f"eta={self.rate:g}"
+        return f"{'every' if self.every else 'eta'}={self.rate:g}"
 
     def keep(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        return _without_share(str(self), self.rate, feature_counts, key)
-
-
-@dataclass(frozen=True)
-class EverySubset:
-    """Each sample is seen once under every subset that misses exactly `rate` of its modalities (see `passes`); where it is
-    seen only once, under a random one of these."""
-
-    rate: float
-
-    def __str__(self) -> str:
-        return f"every={self.rate:g}"
-
-    def keep(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        return _without_share(str(self), self.rate, feature_counts, key)
-
-
-def _without_share(
-    protocol: str, rate: float, feature_counts: FeatureCounts, key: Int[Tensor, "b"]
-) -> dict[str, Tensor]:
-    """Flags that leave out exactly `rate` of the modalities of each sample."""
-    ranks = uniform(key, len(feature_counts)).argsort(1).argsort(1)
-    missing = _missing_count(protocol, rate, feature_counts)
-    return dict(zip(feature_counts, (ranks >= missing).unbind(1), strict=True))
+        ranks = uniform(key, len(feature_counts)).argsort(1).argsort(1)
+        missing = _missing_count(str(self), self.rate, feature_counts)
+        return dict(zip(feature_counts, (ranks >= missing).unbind(1), strict=True))
 
 
 def _missing_count(protocol: str, rate: float, feature_counts: FeatureCounts) -> int:
@@ -338,7 +319,6 @@ Protocol = (
     Complete
     | Missing
     | RandomModalities
-    | EverySubset
     | OverallModalities
     | RandomViews
     | AnyModalities
@@ -354,12 +334,12 @@ CORRUPTIONS = tuple(vars(Corruption()))
 def passes(protocol: Protocol, feature_counts: FeatureCounts) -> tuple[Protocol, ...]:
     """The protocols to evaluate a split under: the protocol itself, or one for each subset of `every`.
 
-    >>> [str(each) for each in passes(EverySubset(0.5), {"image": None, "text": None})]
+    >>> [str(each) for each in passes(RandomModalities(0.5, every=True), {"image": None, "text": None})]
     ['missing=image', 'missing=text']
     """
     if isinstance(protocol, Corrupted):
         return tuple(Corrupted(single, protocol.corruption) for single in passes(protocol.protocol, feature_counts))
-    if not isinstance(protocol, EverySubset):
+    if not isinstance(protocol, RandomModalities) or not protocol.every:
         return (protocol,)
     missing = _missing_count(str(protocol), protocol.rate, feature_counts)
     if not missing:
@@ -371,11 +351,11 @@ def parse_protocol(text: str) -> Protocol:
     """The protocol with that text form.
 
     >>> parse_protocol("eta=0.6"), str(parse_protocol("missing=svhn+text"))
-    (RandomModalities(rate=0.6), 'missing=svhn+text')
+    (RandomModalities(rate=0.6, every=False), 'missing=svhn+text')
     """
     rated: dict[str, Callable[[float], Protocol]] = {
         "eta": RandomModalities,
-        "every": EverySubset,
+        "every": partial(RandomModalities, every=True),
         "gamma": RandomCells,
         "overall": OverallModalities,
         "gamma-per-sample": partial(RandomCells, per_sample=True),

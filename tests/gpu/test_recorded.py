@@ -19,7 +19,6 @@ from gauge.masks import AnyModalities
 from gauge.paper.gauge import Gauge
 from gauge.randomness import sample_keys, seeded
 from gauge.training.inference import predict_split
-from gauge.training.recorded import recorded_predict
 from gauge.training.step import training_step
 from gauge.types import Method
 from gauge_lab.benchmarks.polymnist5k import BENCHMARK, VIEWS
@@ -164,7 +163,7 @@ def test_a_recorded_prediction_is_refused_where_the_eager_one_is(model, train):
 @pytest.mark.parametrize("row", [("gauge", "gauge"), ("gauge", "v2"), ("gauge_plus", "gauge_plus")], ids=":".join)
 def test_recorded_validation_follows_the_weights(row, train):
     model = build(last_stage(SMALL, *row, 0), train).eval()
-    predict = recorded_predict(model, 48)  # 64 samples: a whole part, and a part that is filled up
+    predict = Recorded(model, sizes=(48,)).predict  # 64 samples: a whole part, and a part that is filled up
     for _ in range(2):
         own = predict_split(model, train, "eta=0.4", batch_size=48)
         fast = predict_split(model, train, "eta=0.4", batch_size=48, predict=predict)

@@ -11,7 +11,6 @@ from torch import nn
 
 from gauge import Evidence, Gating, Gauge, Network, Transformer, UnitEncoder
 from gauge.encoders.mlp import Mlp
-from gauge.paper.scoring.exact import exact_effects
 from gauge.registry import IMPUTERS, SCORERS
 
 BLIND = [name for name in helpers.imputers() if not IMPUTERS.get(name).reads_hidden_values]
@@ -199,20 +198,3 @@ def test_any_subset_averages_over_distinct_subsets_of_one_encoding(batch):
     torch.testing.assert_close(
         method.loss(replace(everything, key=everything.key + 1))["task"], seven, rtol=1e-5, atol=1e-6
     )
-
-
-def test_read_at_the_encoder_replaces_content_and_keeps_the_embeddings(train, batch):
-    imputer = helpers.imputer("mean", train)
-    method = helpers.gauge(imputer, read="encoder", score="exact")
-    reading = method.read(batch)
-    units, classifier = reading.units, reading.classifier
-    scores = method.predict(batch).evidence.scores
-    torch.testing.assert_close(scores, exact_effects(classifier, units.tokens, reference=units.embedding).abs())
-    before = classifier(units.tokens)
-    rows, target = torch.arange(6), before.argmax(-1)
-    for unit in range(10):
-        without = units.keep((torch.arange(10) != unit).expand(6, 10))
-        effect = before[rows, target] - classifier(without.tokens)[rows, target]
-        torch.testing.assert_close(scores[:, unit], effect.abs().detach(), rtol=1e-4, atol=1e-6)
-    at_the_backbone = helpers.gauge(imputer, score="exact").predict(batch).evidence.scores
-    assert not torch.allclose(scores, at_the_backbone, atol=1e-4)

@@ -143,7 +143,7 @@ def test_gauge_fit_has_the_options_of_the_constructor_and_twelve_of_its_own():
     parameters = GaugeClassifier().get_params()
     assert len(parameters) <= 24
     options = {name for name in signature(fit_command).parameters if name not in ("context", "table")}
-    own = {"target", "out", "classes", "groups", "time", "stream", "config", "tensorboard", "force", "plugin"}
+    own = {"target", "out", "classes", "groups", "time", "stream", "config", "force", "plugin"}
     own |= {"threshold", "positive"}
     assert options == own | set(parameters) - {"image_folder"}
     shared = set(PARAMETERS) - {"random_state"}  # the same command gives the same model

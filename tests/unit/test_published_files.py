@@ -7,14 +7,10 @@ import torch
 from scipy.io import savemat
 
 from gauge.masks import parse_protocol
-from gauge.nn.initialise import initialise
-from gauge.nn.resnet import ResNet
-from gauge.nn.tabular import TabularTransformer
 from gauge.training.inference import masked_batches
 from gauge_lab.benchmarks import celeba, mst, polymnist
 from gauge_lab.benchmarks.readers.celeba import read_partition, read_texts
 from gauge_lab.benchmarks.readers.polymnist import VIEWS, read_masks
-from gauge_lab.encoders.tabular import Tabular
 from gauge_lab.experiment import Experiment
 
 
@@ -107,43 +103,6 @@ def test_published_masks_are_what_a_split_is_evaluated_under(tmp_path):
     (drawn,) = masked_batches(data, parse_protocol("eta=0.6"), 3)
     assert all(sum(bool(drawn.observed[view][row]) for view in VIEWS) == 2 for row in range(3)), "no file: drawn"
     assert data.fingerprint != polymnist.view_dataset("test", views, np.arange(3)).fingerprint
-
-
-SIZES = {"depth": 2, "heads": 2}
-
-
-def tip_checkpoint(path, table, image):
-    """What TIP would have saved: our weights under its names, and other parts of its model."""
-    blocks = {"attention_norm": "norm1", "mlp_norm": "norm2", "attention.project": "attn.proj", "attention": "attn"}
-    blocks |= {
-        "mlp.0": "mlp.fc1",
-        "mlp.2": "mlp.fc2",
-        "blocks.": "transformer_blocks.",
-        "positions": "column_embedding",
-    }
-    blocks |= {"categories": "cat_embedding", "scale": "con_proj"}
-    state = {"projector.weight": torch.ones(2)}
-    for name, values in table.state_dict().items():
-        values = values[None, None] if name in ("cls", "missing") else values
-        name = {"cls": "cls_token", "missing": "mask_special_token"}.get(name, name)
-        for ours, theirs in blocks.items():
-            name = name.replace(ours, theirs)
-        state[f"encoder_tabular.{name}"] = values
-    state |= {f"encoder_imaging.{name}": values for name, values in image.state_dict().items()}
-    torch.save({"state_dict": state, "epoch": 499}, path)
-
-
-def test_tips_checkpoint_starts_both_encoders_and_survives_initialisation(tmp_path):
-    table, image = TabularTransformer((3, 2, 1), 8, **SIZES), ResNet((3, 64, 64), 18)
-    tip_checkpoint(tmp_path / "tip.ckpt", table, image)
-    started = Tabular((3,), 8, (3, 2, 1), 8, weights=str(tmp_path / "tip.ckpt"), **SIZES)
-    initialise(started)
-    for name, values in table.state_dict().items():
-        assert torch.equal(started.layers.state_dict()[name], values), name
-    photo = ResNet((3, 64, 64), 18, tmp_path / "tip.ckpt")
-    assert all(torch.equal(photo.state_dict()[name], values) for name, values in image.state_dict().items())
-    with pytest.raises(ValueError, match=r"tip.ckpt does not fit the table encoder: 'categories.weight'"):
-        Tabular((3,), 8, (3, 3, 1), 8, weights=str(tmp_path / "tip.ckpt"), **SIZES)
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gauge.cli.options import AsJson, Device, Epochs, Plugins, TimeLimitOption, seconds
-from gauge.cli.output import print_markdown, progress
+from gauge.cli.output import print_markdown
 from gauge_lab.registry import BENCHMARKS, METHODS
 
 if TYPE_CHECKING:
     from gauge_lab.experiment import Experiment
     from gauge_lab.results import Result
-    from gauge_lab.runner import Runner
 
 
 Name = Annotated[
@@ -47,7 +46,6 @@ class Execution:
     jobs: int = 1
     time_limit: str | None = None
     device: str | None = None
-    tensorboard: Path | None = None
     reuse: bool = False
     as_json: bool = False
 
@@ -64,7 +62,6 @@ def benchmark(
     save: Annotated[Path | None, typer.Option(help="Where tables and results go. Default: the workspace.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="How many stages to train in parallel, on all GPUs.")] = 1,
     time_limit: TimeLimitOption = None,
-    tensorboard: Annotated[Path | None, typer.Option(help="Folder to log losses and scores for TensorBoard.")] = None,
     reuse: Annotated[bool, typer.Option("--reuse", help="Use trained stages even if the code has changed.")] = False,
     plugin: Plugins = None,
     device: Device = None,
@@ -85,7 +82,7 @@ def benchmark(
     folder = None if data is None else str(data.resolve())
     chosen = experiments(name, method or ["gauge"], seeds, data=folder, overrides=overrides)
     workspace = out or Path("runs") / name
-    execution = Execution(workspace, save or workspace, jobs, time_limit, device, tensorboard, reuse, as_json)
+    execution = Execution(workspace, save or workspace, jobs, time_limit, device, reuse, as_json)
     compare(chosen, tuple(protocol or ()), execution)
 
 
@@ -97,6 +94,8 @@ def compare(
     kept: "Sequence[Result]" = (),
 ) -> None:
     """Run the experiments and write their results together with those that are `kept`."""
+    from gauge.training.progress import stage_progress
+    from gauge.training.stages import silent
     from gauge_lab.experiment import distinct
     from gauge_lab.runner import Runner, TimeIsUpError
 
@@ -108,9 +107,11 @@ def compare(
         reasons = "; ".join(f"{row} cannot serve {experiments[0].benchmark}: {why}" for row, why in refused.items())
         raise ValueError(reasons)
     stopped = False
-    with progress(execution.tensorboard) as on_epoch:
+    with stage_progress() as on_epoch:
         runner = Runner(execution.workspace, execution.device, execution.jobs, deadline, on_epoch, execution.reuse)
-        _prepare(runner, possible, protocols)
+        checking = runner.workspace(silent)
+        for experiment in possible:
+            checking.job(experiment).checked(protocols)  # all of them before any training
         try:
             results = [pair for pairs in runner.run(possible, protocols) for pair in pairs]
         except TimeIsUpError:
@@ -125,29 +126,6 @@ def compare(
         so_far = f"gauge: stopped after {limit}, results so far: {len(results)}"
         print(f"{so_far}; run the same command again to continue", file=sys.stderr)
         raise typer.Exit(75)  # EX_TEMPFAIL: try again
-
-
-def _prepare(runner: "Runner", experiments: "list[Experiment]", protocols: tuple[str, ...]) -> None:
-    """Check all protocols before training, and on a CPU report the cost."""
-    from gauge.training.stages import silent
-
-    workspace = runner.workspace(silent)
-    for experiment in experiments:
-        workspace.job(experiment).checked(protocols)
-    cost = workspace.cost(experiments) if str(workspace.device) == "cpu" else {}
-    if sum(cost.values()) >= 60:
-        parts = ", ".join(f"{stage} {_duration(seconds)}" for stage, seconds in cost.items())
-        print(
-            f"gauge: on this CPU about {_duration(sum(cost.values()))} at most: {parts}. Early stopping may end a stage "
-            "sooner; you can stop at any time and continue with the same command. A GPU takes minutes.",
-            file=sys.stderr,
-        )
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _report(finished: "list[tuple[Result, Path | None]]", refused: dict[str, str], execution: Execution) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gauge.cli.output import print_markdown, progress
+from gauge.cli.output import print_markdown
 
 if TYPE_CHECKING:
     from gauge.reports.page import Report, Section
@@ -19,11 +19,12 @@ def demo(out: Path, seed: int, epochs: int | None, device: str | None) -> None:
     from gauge.tabular import demo as tables
     from gauge.training.checkpoint import write_text
     from gauge.training.device import pick_device
+    from gauge.training.progress import stage_progress
     from gauge_lab import demo as digits
 
     # two stages with a core each take less time than one with two
     jobs = min(2, torch.get_num_threads()) if pick_device(device).type == "cpu" else 1
-    with progress() as on_epoch:
+    with stage_progress() as on_epoch:
         sections, facts = digits.run(out, seed=seed, epochs=epochs, device=device, on_epoch=on_epoch, jobs=jobs)
     logging.getLogger("gauge").setLevel(logging.ERROR)  # what `fit` notices about four tables is not about the demo
     table, evidence = tables.run(out / "cars", [*tables.TABLES], seed=seed, epochs=epochs, device=device, verbose=False)

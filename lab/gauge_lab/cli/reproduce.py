@@ -12,7 +12,6 @@ import typer
 
 from gauge.choices import pick
 from gauge.cli.options import Device, TimeLimitOption
-from gauge.cli.output import progress
 from gauge_lab.cli.benchmark import Execution, compare
 from gauge_lab.cli.stage import audits_of
 
@@ -85,6 +84,7 @@ def _run(
 def _audit(run: "Run", audited: "list[Experiment]", folder: Path, out: Path, device: str | None) -> None:
     """Audit every seed of these rows that is not audited yet, trained anew if its model is not here, and write the audits
     beside the results."""
+    from gauge.training.progress import stage_progress
     from gauge_lab.recording import write_lines
     from gauge_lab.workspace import Workspace
 
@@ -93,7 +93,7 @@ def _audit(run: "Run", audited: "list[Experiment]", folder: Path, out: Path, dev
     done = {(record["method"], record["variant"], record["seed"]) for record in records}
     for experiment in audited:
         if (experiment.method, experiment.variant, experiment.seed) not in done:
-            with progress() as on_epoch:
+            with stage_progress() as on_epoch:
                 workspace = Workspace(out, device, on_epoch)
                 job = workspace.job(experiment)
                 workspace.method(job)
@@ -149,14 +149,11 @@ def _shortened(rows: Iterable[str]) -> str:
 
 
 def _progress(state: "Status") -> str:
-    """How many results of a run exist, what they took, and what the others take and need."""
+    """How many results of a run exist, what they took, and what the others need."""
     parts = [f"{len(state.cells) - len(state.missing)} of {len(state.cells)} results"]
     if state.machines:
         parts.append(f"{state.minutes:.0f} min of training on {', '.join(state.machines)}")
-    if state.estimate is not None:
-        share = "the rest" if state.machines else "all of it"
-        parts.append(f"{share} takes about {state.estimate.minutes:.0f} min on one {state.estimate.machine} at most")
-    elif state.missing:
+    else:
         parts.append("never run here")
     return ", ".join(parts) + (f"; needs {state.files}" if state.missing and state.files else "")
 

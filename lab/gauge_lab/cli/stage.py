@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gauge.cli.options import AsJson, Device, Plugins
-from gauge.cli.output import progress
 from gauge_lab.cli.benchmark import Protocols, print_missing
 
 if TYPE_CHECKING:
@@ -92,9 +91,10 @@ def _audited(
     stage: Path, protocol: list[str] | None, samples: int | None, device: str | None
 ) -> "tuple[Job, list[Audit]]":
     from gauge.plus.late_fusion import LateFusion
+    from gauge.training.progress import stage_progress
     from gauge_lab.audit import audit as audit_split
 
-    with progress() as on_epoch:
+    with stage_progress() as on_epoch:
         workspace, job, method = _gated(stage, device, on_epoch)
         protocols, judge = protocol or [str(chosen) for chosen in job.benchmark.protocols], None
         if method.imputer is not None and any(_hides_modalities(job.test, text) for text in protocols):

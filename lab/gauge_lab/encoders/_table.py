@@ -11,7 +11,7 @@ from gauge.types import Encoder
 
 class TableEncoder(Encoder):
     """Columns are numeric unless `cardinalities` gives their number of categories. `inner` is the width of the Transformer,
-    `sizes` are its depth and heads, and `weights` is a checkpoint of TIP."""
+    `sizes` are its depth and heads."""
 
     example_shape = (5,)
 
@@ -21,13 +21,12 @@ class TableEncoder(Encoder):
         width: int,
         cardinalities: Sequence[int] | None = None,
         inner: int = 512,
-        weights: str | None = None,
         **sizes: int,
     ) -> None:
         super().__init__()
         columns = check_columns(shape, cardinalities)
         self.units, self.width = len(columns), inner
-        self.layers = TabularTransformer(columns, inner, weights=weights, **sizes)
+        self.layers = TabularTransformer(columns, inner, **sizes)
 
     def states(self, x: Float[Tensor, "b f"], observed: Tensor) -> Float[Tensor, "b f+1 c"]:
         """The states of CLS and of every column after attention among them."""

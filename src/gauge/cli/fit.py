@@ -48,7 +48,6 @@ Streamed = Annotated[
     bool, typer.Option("--stream", help="For a file larger than memory; many files are always streamed.")
 ]
 Config = Annotated[Path | None, typer.Option(help="YAML file with parameters; the command line wins.")]
-TensorBoard = Annotated[Path | None, typer.Option(help="Folder to log losses for TensorBoard.")]
 ThresholdOption = Annotated[
     str | None,
     typer.Option(help="Decide from a probability on: a number, sensitivity=0.95, specificity=0.9 or cost=5."),
@@ -116,7 +115,6 @@ def fit(
     time: Time = None,
     stream: Streamed = False,
     config: Config = None,
-    tensorboard: TensorBoard = None,
     threshold: ThresholdOption = None,
     positive: Positive = None,
     force: Force = False,
@@ -147,7 +145,7 @@ def fit(
     model = GaugeClassifier(**options, device=device, image_folder=table_folder(table))
     kept: dict[str, Any] = {"groups": groups, "time": time, "folder": out / TRAINING / key}
     decision = None if threshold is None else (threshold, positive)
-    _fit_and_save(model, rows, target, out, tensorboard=tensorboard, decision=decision, **kept)
+    _fit_and_save(model, rows, target, out, decision=decision, **kept)
 
 
 _own = signature(fit)
@@ -225,17 +223,14 @@ def _fit_and_save(
     target: str,
     out: Path,
     *,
-    tensorboard: Path | None,
     decision: tuple[str, str | None] | None,
     **given: Any,
 ) -> None:
     """Fit on all processes; the first of them writes the folder. A `decision` is a threshold and its positive class."""
     from gauge.training.distributed import barrier, is_main
-    from gauge.training.tensorboard import tensorboard_log
 
     with _only_fit(out) if is_main() else nullcontext():
-        with nullcontext() if tensorboard is None else tensorboard_log(tensorboard) as log:
-            model.fit(rows, target, on_epoch=log, **given)
+        model.fit(rows, target, **given)
         barrier()
         if not is_main():
             return

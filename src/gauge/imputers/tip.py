@@ -7,7 +7,7 @@ reconstruction: half of a sample's cells from the other half and the image.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -28,7 +28,7 @@ from gauge.randomness import choose, derive
 from gauge.types import Imputer, UnsupportedError
 from gauge.values import Batch
 
-__all__ = ["TIP", "Sizes", "Pretraining", "Roles"]
+__all__ = ["TIP", "Sizes", "Roles"]
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,6 @@ class Sizes:
     projection: int = 128
     weights: str | None = None
     waves: int = 0
-
-
-@dataclass(frozen=True)
-class Pretraining:
-    """The temperature of the contrast, and the shares of a sample's observed cells that are hidden or corrupted."""
-
-    temperature: float = 0.1
-    masked: float = 0.5
-    corrupted: float = 0.3
 
 
 class Roles(NamedTuple):
@@ -83,12 +74,11 @@ class TIP(Imputer):
         cardinalities: Sequence[int],
         *,
         sizes: Sizes | None = None,
-        pretraining: Pretraining | None = None,
         unrestricted: bool = False,
     ) -> None:
         super().__init__()
         sizes = sizes or Sizes()
-        self.roles, self.pretraining = roles, pretraining or Pretraining()
+        self.roles = roles
         shape = roles.shapes[roles.image]
         self.photo = ResNet(shape, sizes.resnet, sizes.weights) if sizes.resnet else ConvMap(shape)
         columns = check_columns(roles.shapes[roles.table], cardinalities)
@@ -98,7 +88,7 @@ class TIP(Imputer):
         self.project_image = projector(self.photo.channels, sizes.projection)
         self.project_table = projector(sizes.width, sizes.projection)
         self.match = nn.Linear(sizes.width, 2)
-        self.masked = nn.Buffer(share_of(self.pretraining.masked, len(cardinalities)), persistent=False)
+        self.masked = nn.Buffer(share_of(0.5, len(cardinalities)), persistent=False)
 
     @classmethod
     def from_dataset(
@@ -109,21 +99,20 @@ class TIP(Imputer):
         *,
         cardinalities: Sequence[int] | None = None,
         unrestricted: bool = False,
-        **options: Any,
+        **sizes: Any,
     ) -> Self:
         """`table` and `image` need no names if the data has one of each. Columns are numeric unless `cardinalities` gives
-        their number of categories. The other options are the fields of `Sizes` and `Pretraining`."""
-        sizes = {field.name: options.pop(field.name) for field in fields(Sizes) if field.name in options}
+        their number of categories. The other options are the fields of `Sizes`."""
         roles = _roles(train, table, image)
         _check_images(train.observed[roles.image], roles.image, torch.arange(len(train), device=train.device))
-        columns, pretraining = check_columns(roles.shapes[roles.table], cardinalities), Pretraining(**options)
-        return cls(roles, columns, sizes=Sizes(**sizes), pretraining=pretraining, unrestricted=unrestricted)
+        columns = check_columns(roles.shapes[roles.table], cardinalities)
+        return cls(roles, columns, sizes=Sizes(**sizes), unrestricted=unrestricted)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Missing cells are neither read, corrupted, hidden nor scored."""
         image, table, observed = self._readable(batch)
         hidden = choose(derive(batch.key, "masked"), observed, self.masked)
-        tables = torch.cat([corrupt(table, observed, batch.key, self.pretraining.corrupted), table])
+        tables = torch.cat([corrupt(table, observed, batch.key, 0.3), table])
         visible = torch.cat([observed, observed & ~hidden])
         features, columns = side_by_side([partial(self.photo, image), partial(self.table, tables, visible)])
         (corrupted, half), seen = columns.chunk(2), self.interact.read(_tokens(features))
@@ -176,10 +165,10 @@ class TIP(Imputer):
         return clean[self.roles.image], table, by_cell(batch.observed[self.roles.table], table)
 
     def _likeness(self, features: Float[Tensor, "b c h w"], table: Float[Tensor, "b s d"]) -> Float[Tensor, "b b"]:
-        """The similarity of each image (row) and table (column) of the batch, divided by the temperature."""
+        """The similarity of each image (row) and table (column) of the batch, divided by the temperature 0.1."""
         image, table = self.project_image(features.mean((2, 3))), self.project_table(table[:, 0])
         with torch.autocast(image.device.type, enabled=False):
-            return F.normalize(image.float()) @ F.normalize(table.float()).T / self.pretraining.temperature
+            return F.normalize(image.float()) @ F.normalize(table.float()).T / 0.1
 
 
 def _tokens(features: Float[Tensor, "b c h w"]) -> Float[Tensor, "b n c"]:

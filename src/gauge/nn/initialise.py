@@ -5,15 +5,11 @@ from torch import nn
 
 
 def initialise(module: nn.Module) -> None:
-    """Linear and Embedding weights N(0, 0.02²), biases 0, LayerNorm (1, 0); convolutions keep torch's own, and parts that
-    are `pretrained` what they have loaded.
+    """Linear and Embedding weights N(0, 0.02²), biases 0, LayerNorm (1, 0); convolutions keep torch's own.
 
     NOTE[PAPER] initialisation: the published PolyMNIST code skips this by accident; here it is done as intended.
     """
-    loaded = {layer for part in module.modules() if getattr(part, "pretrained", False) for layer in part.modules()}
     for layer in module.modules():
-        if layer in loaded:
-            continue
         if isinstance(layer, nn.Linear | nn.Embedding):
             nn.init.normal_(layer.weight, std=0.02)
         if isinstance(layer, nn.Linear) and layer.bias is not None:

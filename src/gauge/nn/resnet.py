@@ -1,5 +1,6 @@
 """ResNet-18 and 50 without their classifier: image -> the last feature map, under torchvision's parameter names."""
 
+import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from gauge.nn.conv import square_side, trunk_sides
-from gauge.nn.tip import IMAGE, encoder_state, read_state
 
 
 class Basic(nn.Module):
@@ -49,8 +49,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A square image -> [b, channels, side, side], the side halved five times. `weights` is a state file of torchvision or a
-    checkpoint of TIP.
+    """A square image -> [b, channels, side, side], the side halved five times. `weights` is a state file of torchvision.
 
     >>> network = ResNet((3, 128, 128), 18)
     >>> network.channels, network.side
@@ -112,9 +111,18 @@ def _shortcut(before: int, after: int, stride: int) -> nn.Module:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """The tensors in a state file; nothing in it is executed."""
     if path.suffix == ".safetensors":
         return load_file(path)
-    return encoder_state(read_state(path), IMAGE)
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, pickle.UnpicklingError) as error:
+        raise ValueError(
+            f"{path} cannot be read, or holds more than tensors; give a plain state: torch.save(model.state_dict(), ...)"
+        ) from error
+    if not isinstance(state, dict):
+        raise ValueError(f"{path} holds a {type(state).__name__}, not a state; save model.state_dict()")
+    return state
 
 
 def _shape(values: Any) -> tuple[int, ...] | None:

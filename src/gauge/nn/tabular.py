@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +10,6 @@ from torch import Tensor, nn
 
 from gauge.nn.attention import Attention, Block, split_heads
 from gauge.nn.initialise import initialise, small_parameter
-from gauge.nn.tip import load_tip_table
 from gauge.types import Tokens
 
 
@@ -86,7 +84,6 @@ class TabularTransformer(nn.Module):
     `cardinalities` holds the number of categories of each column, 1 for numbers. Categories share one embedding, numbers
     one Linear and missing cells one token; positions tell columns apart. With `waves` each numeric column has its own
     weights, which learns much faster with many columns. A missing cell is hidden as key from every query but its own.
-    `weights` is a checkpoint of TIP.
 
     >>> table, observed = torch.tensor([[2.0, -0.7]]), torch.tensor([[True, False]])
     >>> TabularTransformer((3, 1), 16, depth=1, heads=2)(table, observed).shape
@@ -101,10 +98,9 @@ class TabularTransformer(nn.Module):
         depth: int = 4,
         heads: int = 8,
         waves: int = 0,
-        weights: str | None = None,
     ) -> None:
         super().__init__()
-        self.columns, self.pretrained = ColumnLayout(cardinalities), weights is not None
+        self.columns = ColumnLayout(cardinalities)
         self.categories = nn.Embedding(self.columns.total, width) if self.columns.total else None
         self.scale: nn.Module | None = None
         if numbers := len(self.columns.numbers):
@@ -113,8 +109,6 @@ class TabularTransformer(nn.Module):
         self.positions, self.norm = nn.Embedding(len(cardinalities) + 1, width), nn.LayerNorm(width)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))
         initialise(self)
-        if weights is not None:
-            load_tip_table(self, Path(weights))
 
     def forward(self, table: Float[Tensor, "b f"], observed: Bool[Tensor, "b f"]) -> Float[Tensor, "b s c"]:
         table = torch.where(observed, table, 0.0)

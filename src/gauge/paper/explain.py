@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gauge.paper.gauge import Reading, attention_bias
+from gauge.paper.gauge import Gating, Reading, attention_bias
 from gauge.paper.scoring.exact import exact_effects
 from gauge.types import SupportsAttention
 from gauge.values import Batch, Evidence, Prediction, Units
@@ -29,7 +29,8 @@ class Explainable(Protocol):
 
     def weigh(self, reading: Any) -> tuple[Evidence, Tensor]: ...
 
-    def reference(self, units: Units) -> Tensor | None: ...
+    @property
+    def gating(self) -> Gating: ...
 
 
 @dataclass(frozen=True)
@@ -101,5 +102,5 @@ def explain(method: Explainable, batch: Batch) -> BatchExplanation:
         from_cls(attention_bias(gates)),
         reading.classifier,
         prediction.trust,
-        method.reference(reading.units),
+        method.gating.reference,
     )

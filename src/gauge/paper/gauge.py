@@ -154,24 +154,22 @@ def attention_bias(gates: Scores) -> Float[Tensor, "b 1 1 s"]:
 class Gating:
     """How evidence becomes gates, including every ablation of the paper.
 
-    `granularity`: one gate per unit, one per modality (v3), or none (v1, v2). `read`: units are scored as they enter the
-    backbone, or before the embeddings are added, so that a replaced unit keeps them. `reference` replaces a unit there
-    (zero when None).
+    `granularity`: one gate per unit, one per modality (v3), or none (v1, v2). `reference` replaces a unit (zero when
+    None).
 
-    NOTE[PAPER] where-units-are-read: the paper leaves it open; the gradient is the same, the displacement is not.
+    NOTE[PAPER] where-units-are-read: the paper leaves it open; here units are scored as they enter the backbone, with their
+    embeddings.
     """
 
     granularity: Literal["unit", "modality", "none"] = "unit"
     score: str | Scorer = taylor_evidence
     normalization: Normalization = "adaptive"
     objective: Objective = "logit"
-    read: Literal["backbone", "encoder"] = "backbone"
     reference: Tensor | None = None
 
     def __post_init__(self) -> None:
-        for name, allowed in (("granularity", ("unit", "modality", "none")), ("read", ("backbone", "encoder"))):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} {getattr(self, name)!r} is unknown; use one of {', '.join(allowed)}")
+        if self.granularity not in ("unit", "modality", "none"):
+            raise ValueError(f"granularity {self.granularity!r} is unknown; use 'unit', 'modality' or 'none'")
 
     @property
     def gates_units(self) -> bool:
@@ -255,10 +253,12 @@ class Gauge(Method):
         if self.gate is None:
             raise ValueError("this model has no gates; use Gating(granularity='unit') or 'modality'")
         units, gating = reading.units, self.gating
-        reference, key = self.reference(units), reading.completed.key
-        evidence = self.score(
-            reading.classifier, units.tokens, reference=reference, objective=gating.objective, key=key
-        )
+        options: ScoreOptions = {
+            "reference": gating.reference,
+            "objective": gating.objective,
+            "key": reading.completed.key,
+        }
+        evidence = self.score(reading.classifier, units.tokens, **options)
         if not isinstance(self.gate, Gate):
             return evidence, self.gate(evidence, reading)
         scores = normalize_scores(evidence.scores, gating.normalization, visible=reading.visible)
@@ -272,13 +272,6 @@ class Gauge(Method):
             return Prediction(reading.classifier(reading.units.tokens, None))
         evidence, gates = self.weigh(reading)
         return Prediction(reading.classifier(reading.units.tokens, attention_bias(gates)), evidence, gates)
-
-    def reference(self, units: Units) -> Tensor | None:
-        """The replacement of a unit, as the backbone sees it."""
-        reference = self.gating.reference
-        if self.gating.read == "backbone":
-            return reference
-        return units.embedding if reference is None else units.embedding + reference.to(units.embedding)
 
     def _check(self, evidence: Evidence, batch: Batch) -> None:
         if informative(evidence.scores):

@@ -32,7 +32,7 @@ from gauge.plus.heads import HeadGradients, Heads, tempered_losses
 from gauge.plus.late_fusion import head_loss
 from gauge.plus.trust import PlusReading, TrustHead, known_rightness, per_unit, signed_taylor_evidence, trust_term
 from gauge.types import Imputer, Prepared, SupportsComplete
-from gauge.values import Batch, Evidence, Prediction, Units
+from gauge.values import Batch, Evidence, Prediction
 
 __all__ = ["GaugePlus"]
 
@@ -148,9 +148,6 @@ class GaugePlus(Prepared):
         elif self.head_gradients is not None:
             content = self.head_gradients(content, reading.units.modality)
         return replace(reading, head_logits=self.heads.logits(replace(reading.units, content=content)))
-
-    def reference(self, units: Units) -> Tensor | None:
-        return self.gauge.reference(units)
 
     def weigh(self, reading: PlusReading) -> tuple[Evidence, Tensor]:
         """Evidence and gates of the network."""

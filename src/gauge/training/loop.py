@@ -19,11 +19,12 @@ from gauge.data import Dataset
 from gauge.randomness import permutation, sample_keys, seeded
 from gauge.training.checkpoint import load, load_into, save, write_text
 from gauge.training.distributed import barrier, broadcast, is_main, join_group, synchronise
-from gauge.training.inference import MAX_GPU_BATCH, masked_batches, predict_split
-from gauge.training.recorded import PredictBatch, recorded_predict
+from gauge.training.inference import MAX_GPU_BATCH, predict_split
+from gauge.training.recorded import Recordable, Recorded
 from gauge.training.settings import TrainSettings
 from gauge.training.step import Step, arithmetic, make_optimizer, training_step
 from gauge.types import Method, Trainable, provisional
+from gauge.values import Batch, Prediction
 
 MAX_BYTES_SAVED_EACH_EPOCH = 2**20  # bytes: a smaller state is saved after every epoch
 LAST = "last.safetensors"
@@ -107,8 +108,8 @@ def _train(
     progress, best = saver.resume(train.device)
     step = Step(method, optimizer, train, settings, record=record)
     predict = None
-    if step.record and val is not None and settings.selection:
-        predict = recorded_predict(method, min(len(val), MAX_GPU_BATCH))
+    if step.record and val is not None and settings.selection and isinstance(method, Recordable):
+        predict = Recorded(method, sizes=(min(len(val), MAX_GPU_BATCH),)).predict
     # no later epoch could be kept once the best one has the highest possible score
     patience = math.inf if settings.patience is None else settings.patience
     while progress.epoch < settings.epochs and progress.waited < patience and progress.best_score != 1.0:
@@ -163,19 +164,6 @@ def seconds_per_step(method: Trainable, train: Dataset, settings: TrainSettings,
             started = time.perf_counter()
         float(next(iter(step(index, key, settings.learning_rate).values())))  # waits for the device
     return broadcast((time.perf_counter() - started) / steps)
-
-
-def seconds_per_validation(method: Trainable, val: Dataset, settings: TrainSettings, *, samples: int = 64) -> float:
-    """The duration of a validation in the first process, estimated from a few samples."""
-    if not settings.selection or not isinstance(method, Method):
-        return 0.0
-    index = torch.arange(min(samples, len(val)), device=val.device)
-    (batch,) = masked_batches(val, settings.selection[-1], len(index), index)
-    method.to(val.device).eval()
-    started = time.perf_counter()
-    with provisional(method):
-        float(method.predict(batch).logits.sum())  # waits for the device
-    return broadcast((time.perf_counter() - started) * len(settings.selection) * len(val) / len(index))
 
 
 def _train_epoch(step: Step, epoch: int) -> dict[str, float]:
@@ -235,7 +223,9 @@ def budget(settings: TrainSettings, rows: int, epochs: int) -> tuple[int, float]
     return steps * epochs, math.fsum(rates)
 
 
-def _validate(method: Trainable, val: Dataset, settings: TrainSettings, predict: PredictBatch | None) -> float:
+def _validate(
+    method: Trainable, val: Dataset, settings: TrainSettings, predict: Callable[[Batch], Prediction] | None
+) -> float:
     """NOTE[PAPER] selection: the paper selects by "the best validation accuracy" and not under which missingness; here
     the mean over the listed protocols decides, the same for every method."""
     assert isinstance(method, Method)

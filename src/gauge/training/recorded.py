@@ -14,7 +14,6 @@ from torch import Tensor
 
 from gauge.layout import informative
 from gauge.nn.streams import forget, side_by_side
-from gauge.types import Trainable
 from gauge.values import Batch, Evidence, Prediction
 
 logger = logging.getLogger(__name__)
@@ -22,7 +21,6 @@ logger = logging.getLogger(__name__)
 WARM_UP_CALLS = 3  # calls before a recording, to allocate memory
 
 Precision = Literal["float32", "bf16"]
-PredictBatch = Callable[[Batch], Prediction]
 T = TypeVar("T")
 
 
@@ -63,25 +61,6 @@ class Call:
     run: Callable[[], dict[str, Tensor]]
 
 
-class _Packing:
-    """Packs the results of a prediction into one tensor of each type, so that a few copies take all of them, and back."""
-
-    def __init__(self) -> None:
-        self.results: dict[str, tuple[torch.dtype, torch.Size]] = {}
-
-    def pack(self, results: dict[str, Tensor]) -> list[Tensor]:
-        self.results = {name: (values.dtype, values.shape) for name, values in results.items()}
-        types = dict.fromkeys(values.dtype for values in results.values())
-        return [torch.cat([tensor.flatten() for tensor in results.values() if tensor.dtype == kind]) for kind in types]
-
-    def unpack(self, packed: Sequence[Tensor]) -> dict[str, Tensor]:
-        rest = {}
-        for tensor in packed:
-            sizes = [shape.numel() for kind, shape in self.results.values() if kind == tensor.dtype]
-            rest[tensor.dtype] = iter(tensor.split(sizes))
-        return {name: next(rest[kind]).view(shape) for name, (kind, shape) in self.results.items()}
-
-
 @runtime_checkable
 class Recordable(Protocol):
     """What `Recorded` needs of a model such as `Gauge` or `GaugePlus`: `decide(read(batch))` is `predict(batch)` without its
@@ -106,14 +85,13 @@ class Recorded:
     another device.
     """
 
-    # samples of a recorded call
     def __init__(
         self,
         model: Recordable,
         *,
         precision: Precision = "float32",
         compile: bool = False,
-        sizes: Sequence[int] = (1, 8, 64, 512),
+        sizes: Sequence[int] = (1, 8, 64, 512),  # samples of a recorded call
     ) -> None:
         if not isinstance(model, Recordable):
             raise ValueError(f"{type(model).__name__} cannot be recorded; give a Gauge or a GaugePlus")
@@ -168,32 +146,28 @@ class Recorded:
         return {name: values[:count] for name, values in call.run().items()}
 
     def _make(self, modalities: tuple[str, ...], inputs: list[Tensor]) -> Call:
-        predict, packing = self._predict(modalities), _Packing()
-
-        def packed(*tensors: Tensor) -> list[Tensor]:
-            return packing.pack(predict(*tensors))
-
+        predict = self._predict(modalities)
         if self.compile:
             from torch.fx.experimental.proxy_tensor import make_fx  # it imports sympy, which takes a second
 
-            packed = torch.compile(make_fx(packed)(*inputs), dynamic=False)
+            predict = torch.compile(make_fx(predict)(*inputs), dynamic=False)
 
         @torch.no_grad()
-        def run() -> list[Tensor]:
-            return packed(*inputs)
+        def run() -> dict[str, Tensor]:
+            return predict(*inputs)
 
         if not inputs[0].is_cuda:
-            return Call(inputs, lambda: packing.unpack(run()))
+            return Call(inputs, run)
         for _ in range(WARM_UP_CALLS):
             warm_up(run)
         recording = record(run, "prediction")
         if recording is None:
-            return Call(inputs, lambda: packing.unpack(run()))
+            return Call(inputs, run)
         graph, results = recording
 
         def replay() -> dict[str, Tensor]:
             graph.replay()
-            return packing.unpack([tensor.clone() for tensor in results])
+            return {name: values.clone() for name, values in results.items()}
 
         return Call(inputs, replay)
 
@@ -219,8 +193,3 @@ class Recorded:
             return {name: values for name, values in results.items() if values is not None}
 
         return predict
-
-
-def recorded_predict(model: Trainable, size: int) -> PredictBatch | None:
-    """`Recorded.predict` for batches of that size; None for a model that cannot be recorded."""
-    return Recorded(model, sizes=(size,)).predict if isinstance(model, Recordable) else None

@@ -18,7 +18,7 @@ from gauge.data import Dataset
 from gauge.randomness import seeded
 from gauge.training import checkpoint, source
 from gauge.training.distributed import barrier, broadcast, is_main, join_group
-from gauge.training.loop import LAST, Epoch, Progress, budget, fit, seconds_per_step, seconds_per_validation
+from gauge.training.loop import LAST, Epoch, Progress, budget, fit, seconds_per_step
 from gauge.training.metrics import NORMAL_QUANTILE
 from gauge.training.provenance import commit, hardware
 from gauge.training.settings import TrainSettings
@@ -79,16 +79,12 @@ class Stage:
         with seeded(self.settings.seed, "build", self.name):
             return self.make(train, *needs, **self.arguments)
 
-    def seconds_per_epoch(self, train: Dataset, val: Dataset | None) -> float:
-        """The duration of an epoch, measured on a few steps with untrained needs."""
+    def seconds_per_epoch(self, train: Dataset) -> float:
+        """The duration of an epoch without its validation, measured on a few steps with untrained needs."""
         module = self.untrained(train)
         if not module.is_trainable:
             return 0.0
-        training = self.steps_per_epoch(train) * seconds_per_step(module, train, self.settings)
-        return training + (0.0 if val is None else seconds_per_validation(module, val, self.settings))
-
-    def steps_per_epoch(self, train: Dataset) -> int:
-        return math.ceil(len(train) / self.settings.batch_size)
+        return math.ceil(len(train) / self.settings.batch_size) * seconds_per_step(module, train, self.settings)
 
     def untrained(self, train: Dataset) -> Trainable:
         """The module, built on the untrained ones of all stages that it needs."""

@@ -121,7 +121,7 @@ def stage_seconds(store: StageStore, stage: Stage) -> float:
     """How long a stage will take, measured on a few steps; nothing if it is trained already."""
     if store.metadata(stage) is not None:
         return 0.0
-    return stage.settings.epochs * stage.seconds_per_epoch(store.rows(stage), None)
+    return stage.settings.epochs * stage.seconds_per_epoch(store.rows(stage))
 
 
 def make_backbone(
