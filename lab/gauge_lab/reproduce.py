@@ -32,11 +32,12 @@ def rows_of(chosen: Sequence[str]) -> list[Row]:
 
 
 def experiments(benchmark: str, chosen: Sequence[str], seeds: int, **settings: Any) -> list[Experiment]:
-    """The experiments of the chosen rows with the seeds 0, 1, ..."""
+    """The experiments of the chosen rows with the seeds 0, 1, ...; seed by seed, so that a run that is stopped leaves whole
+    comparisons."""
     return [
         Experiment(benchmark=benchmark, seed=seed, **row._asdict(), **settings)
-        for row in rows_of(chosen)
         for seed in range(seeds)
+        for row in rows_of(chosen)
     ]
 
 
