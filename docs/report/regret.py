@@ -76,7 +76,7 @@ def _verdict(level: Level) -> str:
     if level.p_level is None or level.p_not_behind is None:
         return "too few seeds"
     if level.p_level < CHANCE:
-        return f"level (p = {level.p_level:.2g})"
+        return f"level (p = {level.p_level:.2g})" if level.p_level else "level (the same in every seed)"
     return f"not behind (p = {level.p_not_behind:.2g})" if level.p_not_behind < CHANCE else "undecided"
 
 
