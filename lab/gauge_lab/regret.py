@@ -28,14 +28,15 @@ class Regret:
 
 @dataclass(frozen=True)
 class Level:
-    """One row minus the best other row under one condition, in points. `p_level` tests that they are level, `p_not_behind`
-    that the row is not behind by the margin or more; both are corrected by Holm over all benchmarks and conditions, and None
-    for fewer than three seeds."""
+    """One row minus the best other row under one condition, in points, with its 95 % interval. `p_level` tests that they are
+    level, `p_not_behind` that the row is not behind by the margin or more; both are corrected by Holm over all benchmarks and
+    conditions, and None for fewer than three seeds."""
 
     benchmark: str
     condition: str
     best: str
     difference: float
+    interval: tuple[float, float] | None
     p_level: float | None
     p_not_behind: float | None
 
@@ -94,7 +95,9 @@ def _level(
     best = max(others, key=others.__getitem__)
     differences = [cell[row][seed] - cell[best][seed] for seed in sorted(cell[row].keys() & cell[best].keys())]
     found = Difference.from_values(differences, overlap=overlap)
-    return Level(benchmark, condition, best, found.mean, found.equivalence(margin), found.not_behind(margin))
+    return Level(
+        benchmark, condition, best, found.mean, found.interval, found.equivalence(margin), found.not_behind(margin)
+    )
 
 
 def _array(cells: Sequence[Mapping[str, Mapping[int, float]]], rows: Sequence[str]) -> np.ndarray:
