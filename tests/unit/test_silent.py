@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gauge import GaugeClassifier
 from gauge.data.files import write_bytes
 from gauge.tabular.table.columns import ReadOptions, infer_kind
 from gauge.tabular.table.columns.category import Category
@@ -68,6 +69,14 @@ def test_training_names_what_speaks_against_its_guesses(values, said, caplog):
     Number.from_column(values)
     assert f"column 'x': {said}" in caplog.text
     assert said in " ".join(Number.inspect(values)[1])
+
+
+def test_an_expert_that_knows_nothing_of_its_own_rows_is_named_where_no_row_is_held_out(caplog):
+    draw = np.random.default_rng(0)
+    rows, labels = pd.DataFrame({"x": draw.normal(size=300)}), [f"class {number}" for number in range(150)] * 2
+    GaugeClassifier(experts=["trees"], trust=False, random_state=0).fit(rows, labels)
+    assert "expert 'trees' is right about " in caplog.text
+    assert "of 150 classes; leave it out (experts=), join rare classes, or give more rows of each" in caplog.text
 
 
 @pytest.mark.parametrize("values", [["45:12", "1:00:03", "30:10"] * 9, ["12.3k", "300", "1.5k"] * 9])

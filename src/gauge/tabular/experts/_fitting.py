@@ -1,7 +1,7 @@
 """Fitting: every expert in folds, and their weights from rows held out, within a time limit."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -74,6 +74,8 @@ def fit_ensemble(task: Task, names: Sequence[str], *, prior: np.ndarray, validat
     tried = folds if len(task.rows) * outputs <= max_rows else folds[:1]
     experts, cross, left_out = _fit_experts(task, tried, names)
     ensemble = Ensemble(experts, Weights.equal(len(experts)), prior, 1 / len(task.rows))
+    if not folds:
+        _warn_of_ignorance(task, experts)
     board, validated, part = unscored(ensemble), *_validated(task, tried, ensemble, cross)
     if len(part):
         slow = [name for name in experts if not EXPERTS.get(name).cross_fitted]
@@ -85,6 +87,19 @@ def fit_ensemble(task: Task, names: Sequence[str], *, prior: np.ndarray, validat
     records = [expert.training for expert in ensemble.experts.values() if expert.training is not None]
     training = records[0] if records else Training(rows=len(task.rows))
     return FittedEnsemble(ensemble, board, labelled, training, validated, left_out)
+
+
+def _warn_of_ignorance(task: Task, experts: Mapping[str, Expert]) -> None:
+    """Warn of experts that are mostly wrong about the rows that they learned from, as no row held out shows it."""
+    rows, labels = task.rows.take(np.arange(min(len(task.rows), 1000))), task.labels[:1000]
+    for name, expert in experts.items():
+        right = float((expert.predict(rows).argmax(1) == labels).mean())
+        if right < 0.5:
+            logger.warning(
+                "expert %r is right about %.0f %% of the rows that it learned from, of %d classes; leave it out (experts=), "
+                "join rare classes, or give more rows of each",
+                *(name, 100 * right, task.classes),
+            )
 
 
 def _fit_experts(task: Task, folds: Folds, names: Sequence[str]) -> tuple[dict[str, Expert], Cross, list[str]]:

@@ -1,8 +1,8 @@
 """Watch: what a call reads that is unlike training, reported in one line, once for all of its parts. No torch here.
 
 unlike          a number beyond all of training by more than half of their range, where tails are long by more, if that is
-                no chance; by more than twice the range, or ten times nearer to 0, in any case; a category that training
-                never saw; a text most of whose words it never saw
+                no chance; by more than twice the range, or ten times nearer to 0, in any case, unless it is 0; a category
+                that training never saw; a text most of whose words it never saw
 from 20 rows    more numbers in the highest or lowest twentieth of training, or another missing rate, than chance allows
 
 Limits are those of training, and part of each column as it is saved and exported.
@@ -10,10 +10,11 @@ Limits are those of training, and part of each column as it is saved and exporte
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -58,21 +59,25 @@ class Limits:
 
     def beyond(self, numbers: np.ndarray) -> np.ndarray:
         """Which numbers are unlike those of training; NaN is not."""
-        far = (numbers < self.lowest) | (numbers > self.highest)
-        if self.nearest:
-            far |= (np.abs(numbers) < self.nearest) & (numbers != 0)
-        return np.asarray(far)
+        return beyond(numbers, self.lowest, self.highest, self.nearest)
 
     def holds(self, number: float) -> bool:
         """Whether a number is like those of training."""
         return self.lowest <= number <= self.highest and (abs(number) >= self.nearest or number == 0)
 
     def certain(self, numbers: np.ndarray) -> bool:
-        """Whether any of the numbers that are unlike training is so by no chance: by twice the range, or near to 0."""
+        """Whether any of the numbers that are unlike training is so by no chance: by twice the range, or near to 0. As 0 is
+        what rare rows have where others have a number, it may be so by chance."""
+        numbers = numbers[numbers != 0] if self.nearest else numbers
         more = 0.75 * (self.highest - self.lowest)  # at least, as that is twice the range or more
         return bool(
             ((numbers < self.lowest - more) | (numbers > self.highest + more) | (np.abs(numbers) < self.nearest)).any()
         )
+
+
+def beyond(numbers: np.ndarray, lowest: Any, highest: Any, nearest: Any) -> np.ndarray:
+    """Which numbers are below, above, or nearer to 0 than those of training."""
+    return np.asarray((numbers < lowest) | (numbers > highest) | ((np.abs(numbers) < nearest) & (numbers != 0)))
 
 
 def upper_share(count: int, rows: int) -> float:
@@ -95,23 +100,53 @@ class Seen:
         return self.first + f", and {self.count - 1} more" * (self.count > 1) + self.end
 
 
+class Numbers(NamedTuple):
+    """The numbers of a column: beside the limits of training, the ends of its twentieths, and all of it in words."""
+
+    name: str
+    column: pd.Series
+    numbers: np.ndarray
+    limits: Limits
+    bounds: np.ndarray  # lowest, highest, nearest, and the lowest and highest twentieth
+    shown: Callable[[], str]
+
+
 class Watch:
-    """What is read within one call. `lines` are sentences on it, each once."""
+    """What is read within one call. `lines` are sentences on it, each once. Numbers of many columns are seen together."""
 
     def __init__(self) -> None:
         self.seen: dict[tuple[str, str], Seen] = {}
         self.lines: dict[str, None] = {}
-        self.ends: dict[str, Counter[str]] = {}
-        self.shares: dict[str, float] = {}
+        self.numbers: list[Numbers] = []
+        self.ends: dict[tuple[str, ...], tuple[np.ndarray, np.ndarray]] = {}  # of columns read at once
         self.missing: np.ndarray | int = 0
         self.rates: Mapping[str, float] = {}
         self.count = self.empty = self.training_rows = 0
 
     def add_rows(self, observed: np.ndarray, rates: Mapping[str, float], training_rows: int) -> None:
         """Rows that are read: which columns they have, beside the missing rates in so many rows of training."""
-        self.count, self.empty = self.count + len(observed), self.empty + int((~observed.any(1)).sum())
-        self.missing = self.missing + (~observed).sum(0)
+        missing = len(observed) - observed.sum(0)
+        self.count, self.missing = self.count + len(observed), self.missing + missing
+        self.empty += int((~observed.any(1)).sum()) if missing.all() else 0
         self.rates, self.training_rows = rates, training_rows
+        self.look()
+
+    def look(self) -> None:
+        """Note which numbers are unlike training, and how many are in the lowest and in the highest twentieth of it."""
+        columns, self.numbers = self.numbers, []
+        if not columns:
+            return
+        numbers = np.array([each.numbers for each in columns])
+        *limits, low, high = np.array([each.bounds for each in columns]).T[..., None]
+        names = tuple([each.name for each in columns])
+        before, shares = self.ends.get(names) or (0, np.array([each.limits.ends for each in columns]))
+        ends = np.array([numbers < low, numbers > high, numbers == numbers]).sum(2)
+        self.ends[names] = before + ends, shares
+        far = beyond(numbers, *limits)
+        for index in np.flatnonzero(far.any(1)).tolist() if far.any() else ():
+            _, column, own, known, _, shown = columns[index]
+            share = 0.0 if known.certain(own[far[index]]) else known.once
+            note(column, np.flatnonzero(far[index]), f"is far from all of training ({shown()})", share=share)
 
     def sentences(self) -> Iterator[str]:
         yield from self.lines
@@ -120,19 +155,29 @@ class Watch:
         for seen in self.seen.values():
             if not seen.share or bdtrc(seen.count - 1, max(self.count, seen.count), seen.share) < CHANCE:
                 yield str(seen)
-        for name, counts in self.ends.items():
-            for end in ("lowest", "highest"):
-                known, share = counts["known"], self.shares[name]
-                much = known >= MIN_ROWS and counts[end] > share * known
-                if much and bdtrc(counts[end] - 1, known, share) < CHANCE / 100:
-                    yield f"column {name!r}: {counts[end]} of {known} values are in the {end} twentieth of training"
-        if self.count < MIN_ROWS:
-            return
-        for (name, rate), absent in zip(self.rates.items(), np.atleast_1d(self.missing).tolist(), strict=True):
-            unread = sum(seen.count for (column, _), seen in self.seen.items() if column == name and seen.end)
-            now = (absent - unread) / self.count
-            if share_moved(now, rate, (self.count, self.training_rows), len(self.rates)):
-                yield f"column {name!r}: missing in {100 * now:.0f} % of the rows instead of {100 * rate:.0f} %"
+        for names, (ends, shares) in self.ends.items():
+            many = (ends[:2] > shares * ends[2]) & (ends[2] >= MIN_ROWS)
+            for end, index in np.argwhere(many).tolist() if many.any() else ():
+                count, known = int(ends[end, index]), int(ends[2, index])
+                if bdtrc(count - 1, known, shares[index]) < CHANCE / 100:
+                    twentieth = f"{('lowest', 'highest')[end]} twentieth of training"
+                    yield f"column {names[index]!r}: {count} of {known} values are in the {twentieth}"
+        if self.count >= MIN_ROWS:
+            yield from self._moved_rates()
+
+    def _moved_rates(self) -> Iterator[str]:
+        """Which columns are missing in other shares of the rows. What cannot be read is named in any case."""
+        rates, missing = np.array(list(self.rates.values())), self.missing
+        if self.seen:
+            unread = Counter[str]()
+            for (name, _), seen in self.seen.items():
+                unread[name] += seen.count * bool(seen.end)
+            missing = missing - np.array([unread[name] for name in self.rates])
+        now = missing / self.count
+        moved = share_moved(now, rates, (self.count, self.training_rows), len(rates))
+        for index in np.flatnonzero(moved).tolist() if moved.any() else ():
+            change = f"{100 * now[index]:.0f} % of the rows instead of {100 * rates[index]:.0f} %"
+            yield f"column {list(self.rates)[index]!r}: missing in {change}"
 
 
 WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
@@ -150,6 +195,7 @@ def watched(*, strict: bool = False, quiet: bool = False) -> Iterator[Watch]:
     try:
         yield watch
     finally:
+        watch.look()
         WATCH.reset(token)
     sentences = [] if quiet else list(watch.sentences())
     if sentences:
@@ -190,17 +236,19 @@ def note(
     return watch is not None
 
 
-def note_ends(name: str, limits: Limits, low: int, high: int, known: int) -> None:
-    """Note how many of so many known numbers are in the lowest and in the highest twentieth of training."""
+def note_numbers(numbers: Numbers) -> None:
+    """Note the numbers of a column, which are looked at with those of others."""
     if (watch := WATCH.get()) is not None:
-        watch.ends.setdefault(name, Counter()).update(lowest=low, highest=high, known=known)
-        watch.shares[name] = limits.ends
+        if watch.numbers and len(watch.numbers[0].numbers) != len(numbers.numbers):
+            watch.look()
+        watch.numbers.append(numbers)
 
 
-def share_moved(now: float, before: float, rows: tuple[int, int], columns: int) -> bool:
-    """Whether a share of new rows differs from that of training, by much and beyond chance; `rows` are those of both."""
-    if abs(now - before) < 0.05:
-        return False
-    pooled = (now * rows[0] + before * rows[1]) / sum(rows)
-    deviation = (pooled * (1 - pooled) * (1 / rows[0] + 1 / max(rows[1], 1))) ** 0.5
-    return bool(chdtrc(1, ((now - before) / max(deviation, 1e-12)) ** 2) < CHANCE / columns)
+def share_moved(now: Any, before: Any, rows: tuple[int, int], columns: int) -> Any:
+    """Whether shares of new rows differ from those of training, by much and beyond chance; `rows` are those of both."""
+    moved = np.abs(now - before) >= 0.05
+    if moved.any():
+        pooled = (now * rows[0] + before * rows[1]) / sum(rows)
+        deviation = (pooled * (1 - pooled) * (1 / rows[0] + 1 / max(rows[1], 1))) ** 0.5
+        moved = moved & (chdtrc(1, ((now - before) / np.maximum(deviation, 1e-12)) ** 2) < CHANCE / columns)
+    return moved

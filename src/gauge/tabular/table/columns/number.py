@@ -25,7 +25,7 @@ from gauge.tabular.table.columns import (
     report_unreadable,
 )
 from gauge.tabular.table.dates import DATES, TIMES, as_clock
-from gauge.tabular.table.guard import WATCH, Limits, note, note_ends
+from gauge.tabular.table.guard import WATCH, Limits, Numbers, note_numbers
 from gauge.tabular.table.numbers import MAX_LOOKED_AT, Writing, are_codes, are_whole, is_named
 
 __all__ = ["Number"]
@@ -107,27 +107,20 @@ class Number(Cell):
     def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
         numbers = self._read(column, training)
         if not training and self.limits is not None and WATCH.get() is not None:
-            self._watch(column, numbers, self.limits)
+            note_numbers(Numbers(self.name, column, numbers, self.limits, self.bounds, self._all_of_training))
         ranks = np.interp(numbers, *self.quantiles)
         return ndtri(np.minimum(np.maximum(ranks, CLIP_QUANTILE), 1 - CLIP_QUANTILE))
 
-    def _watch(self, column: pd.Series, numbers: np.ndarray, limits: Limits) -> None:
-        """Note which numbers are unlike those of training."""
-        (low, *_), (*_, high) = self.values, self.values
-        if (far := limits.beyond(numbers)).any():
-            reason = f"is far from all of training ({self.shown(low)} to {self.shown(high)})"
-            share = 0.0 if limits.certain(numbers[far]) else limits.once
-            note(column, np.flatnonzero(far), reason, share=share)
-        low, high = self.twentieths
-        note_ends(
-            self.name, limits, *map(int, map(np.count_nonzero, (numbers < low, numbers > high, numbers == numbers)))
-        )
+    def _all_of_training(self) -> str:
+        return f"{self.shown(self.values[0])} to {self.shown(self.values[-1])}"
 
     @cached_property
-    def twentieths(self) -> tuple[float, float]:
-        """The numbers below and above which a twentieth of training was at most."""
+    def bounds(self) -> np.ndarray:
+        """The limits, and the numbers below and above which a twentieth of training was at most."""
+        assert self.limits is not None  # there are no bounds without
         values, ranks = self.quantiles
-        return float(values[ranks <= 0.05].max(initial=values[0])), float(values[ranks >= 0.95].min(initial=values[-1]))
+        low, high = values[ranks <= 0.05].max(initial=values[0]), values[ranks >= 0.95].min(initial=values[-1])
+        return np.array([self.limits.lowest, self.limits.highest, self.limits.nearest, low, high])
 
     @property
     def cycle_count(self) -> int:
