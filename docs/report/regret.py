@@ -1,6 +1,6 @@
 """The regret table: joint, separate and mixed training on every benchmark, and where GAUGE+ is level with the best."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from gauge_lab.comparison import overlap_of
 from gauge_lab.regret import MARGIN, Level, Scores, levels, regrets
@@ -81,7 +81,7 @@ def regret_better() -> str:
         "| benchmark | the better of the two | GAUGE+ minus it | 95 % interval | within one point |",
         "|---" * 5 + "|",
     ]
-    pooled = {name: {"mean": _over_conditions(list(conditions.values()))} for name, conditions in scores.items()}
+    pooled = {name: {"mean": _over_conditions([*conditions.values()])} for name, conditions in scores.items()}
     compared = levels(pooled, "gauge_plus", overlaps)
     for level in compared:
         interval = f"{level.interval[0]:+.2f} to {level.interval[1]:+.2f}" if level.interval else "–"
@@ -93,7 +93,7 @@ def regret_better() -> str:
     return "\n".join(lines) + ending
 
 
-def _over_conditions(cells: list[dict[str, dict[int, float]]]) -> dict[str, dict[int, float]]:
+def _over_conditions(cells: Sequence[Mapping[str, Mapping[int, float]]]) -> dict[str, dict[int, float]]:
     """The mean over conditions for every seed of GAUGE+, joint and separate training."""
     rows = ("gauge_plus", "gauge_plus:gauge_plus-no-heads", "late_fusion")
     return {row: {seed: sum(cell[row][seed] for cell in cells) / len(cells) for seed in cells[0][row]} for row in rows}

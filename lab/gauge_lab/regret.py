@@ -29,7 +29,7 @@ class Regret:
 @dataclass(frozen=True)
 class Level:
     """One row minus the best other row under one condition, in points, with its 95 % interval. `p_level` tests that they are
-    level, `p_not_behind` that the row is not behind by the margin or more; both are corrected by Holm over all benchmarks and
+    level, `p_not_behind` that the row is not behind by the margin or more; both are corrected by Holm over benchmarks and
     conditions, and None for fewer than three seeds."""
 
     benchmark: str
