@@ -4,6 +4,7 @@ ordinary joint network, which fails where one view of many is left, and a fair v
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,16 +27,6 @@ from gauge_lab.runner import Runner
 
 PLUS, TRUST = Row("gauge_plus", "gauge_plus"), Row("gauge_plus", "gauge_plus-trust")
 JOINT, VOTE = Row("gauge_plus", "gauge_plus-no-heads"), Row("late_fusion", "late_fusion")
-NAMES = {PLUS: "GAUGE+", TRUST: "GAUGE+", JOINT: "Joint network", VOTE: "Vote"}
-RIVALS = {  # what each row is in plain words
-    JOINT: "one network for all images, trained on any subset of them",
-    VOTE: "one classifier for each image; votes are weighed by their reliability",
-}
-SUM_ROWS = {PLUS: "one network for all images, with a head for each of them, which votes too"} | RIVALS
-VIEW_ROWS = {TRUST: "as above, and it has learned which views to trust"} | RIVALS
-SUMMED = {"complete": "two images of each digit", "views=1": "one image of each digit"}
-WRONG = {"complete": "none wrong", "swapped=0.2": "one in five wrong", "swapped=0.4": "two in five wrong"}
-MISSING_TITLES = {"complete": "nothing missing", "eta=0.6": "3 of 5 missing", "eta=0.8": "4 of 5 missing"}
 
 Finished = Mapping[str, Mapping[str, tuple[Result, Path]]]
 
@@ -53,11 +44,20 @@ def run(
     """Train and evaluate all rows on a benchmark of sums and on one of views. Returns the sections of the report and the
     provenance of their numbers."""
     swaps = Overrides.parse({"plus": {"corrupt": "swapped=0.2"}}, "the demo")  # in training on views
+    rivals = {  # the name of each row, and what it is in plain words
+        JOINT: ("Joint network", "one network for all images, trained on any subset of them"),
+        VOTE: ("Vote", "one classifier for each image; votes are weighed by their reliability"),
+    }
+    sum_rows = {PLUS: ("GAUGE+", "one network for all images, with a head for each of them, which votes too")} | rivals
+    view_rows = {TRUST: ("GAUGE+", "as above, and it has learned which views to trust")} | rivals
+    summing = {"complete": "two images of each digit", "views=1": "one image of each digit"}
+    missing = {"complete": "nothing missing", "eta=0.6": "3 of 5 missing", "eta=0.8": "4 of 5 missing"}
+    wrong = {"complete": "none wrong", "swapped=0.2": "one in five wrong", "swapped=0.4": "two in five wrong"}
     started = time.perf_counter()
     changed = [each if epochs is None else each.with_epochs(epochs) for each in (Overrides(), swaps)]
     added, viewed = (
         {row: Experiment(benchmark=name, seed=seed, overrides=overrides, **row._asdict()) for row in rows}
-        for name, overrides, rows in zip(benchmarks, changed, (SUM_ROWS, VIEW_ROWS), strict=True)
+        for name, overrides, rows in zip(benchmarks, changed, (sum_rows, view_rows), strict=True)
     )
     runner = Runner(out, device, jobs, on_epoch=on_epoch)
     runner.run([*added.values(), *viewed.values()])
@@ -66,11 +66,11 @@ def run(
     def finished(experiments: Mapping[Row, Experiment], protocols: Iterable[str]) -> Finished:
         chosen = tuple(dict.fromkeys(protocols))
         return {
-            NAMES[row]: dict(zip(chosen, workspace.run(experiment, chosen), strict=True))
+            (sum_rows | view_rows)[row][0]: dict(zip(chosen, workspace.run(experiment, chosen), strict=True))
             for row, experiment in experiments.items()
         }
 
-    summed, seen = finished(added, SUMMED), finished(viewed, (*MISSING_TITLES, *WRONG))
+    summed, seen = finished(added, summing), finished(viewed, (*missing, *wrong))
     pairs, job = workspace.job(added[PLUS]), workspace.job(viewed[TRUST])
     method, _ = workspace.method(job)
     assert isinstance(method, GaugePlus)
@@ -88,14 +88,14 @@ def run(
     }
     learned = int(job.store.train.labelled.sum())
     sections = (
-        _sums(summed, pairs.test, len(pairs.store.train)),
-        _missing_views(seen, job.test, learned),
-        _wrong_views(seen, job.test, method),
+        _sums(summed, pairs.test, len(pairs.store.train), _table(sum_rows, summed, summing)),
+        _missing_views(seen, job.test, learned, _table(view_rows, seen, missing)),
+        _wrong_views(seen, job.test, method, _table(view_rows, seen, wrong)),
     )
     return sections, facts
 
 
-def _sums(finished: Finished, test: Dataset, learned: int) -> Section:
+def _sums(finished: Finished, test: Dataset, learned: int, table: Mapping[str, Any]) -> Section:
     images = tuple(f"{digit} digit, hand\N{NO-BREAK SPACE}{hand}" for digit in ("first", "second") for hand in (1, 2))
     predictions, labels = _predictions(finished, "views=1")
     best, findings = ranked(predictions, labels, ACCURACY.compare, "With one image of each digit")
@@ -116,14 +116,13 @@ def _sums(finished: Finished, test: Dataset, learned: int) -> Section:
         f"their vote; a network that sees all images can add, GAUGE+ and an ordinary one alike. All methods have the same "
         f"encoders, learned from the same {learned:,} sums and predict the same {len(test):,} others, of images that are in "
         "no training sum. Below the table: the first sum of each of the most frequent outcomes, by who is right.",
-        columns=tuple(SUMMED.values()),
-        rows=_rows(SUM_ROWS, finished, SUMMED),
+        **table,
         samples=tuple(shown),
         findings=(*findings, *complete),
     )
 
 
-def _missing_views(finished: Finished, test: Dataset, learned: int) -> Section:
+def _missing_views(finished: Finished, test: Dataset, learned: int, table: Mapping[str, Any]) -> Section:
     predictions, labels = _predictions(finished, "eta=0.8")
     best, findings = ranked(predictions, labels, ACCURACY.compare, "With four of five views missing")
     (batch,) = masked_batches(test, parse_protocol("eta=0.8"), len(test))
@@ -139,14 +138,13 @@ def _missing_views(finished: Finished, test: Dataset, learned: int) -> Section:
         text="Here every view shows the digit, so a vote is hard to beat, and a network that learned from all of them "
         f"together may know each less well. All methods learned from the same {learned:,} digits and see the same views "
         f"of the same {len(test):,} test digits. Below the table: the first digit of each of the most frequent outcomes.",
-        columns=tuple(MISSING_TITLES.values()),
-        rows=_rows(VIEW_ROWS, finished, MISSING_TITLES),
+        **table,
         samples=tuple(shown),
         findings=tuple(findings),
     )
 
 
-def _wrong_views(finished: Finished, test: Dataset, method: GaugePlus) -> Section:
+def _wrong_views(finished: Finished, test: Dataset, method: GaugePlus, table: Mapping[str, Any]) -> Section:
     predictions, labels = _predictions(finished, "swapped=0.4")
     best, findings = ranked(predictions, labels, ACCURACY.compare, "With two of five views wrong")
     (batch,) = masked_batches(test, parse_protocol("swapped=0.4"), len(test), truth=True)
@@ -166,8 +164,7 @@ def _wrong_views(finished: Finished, test: Dataset, method: GaugePlus) -> Sectio
         text="Nobody tells the methods that something is wrong. GAUGE+ gives every view a trust: the probability that it is "
         "right. All methods have seen one view in five swapped in training. Below the table: digits of which two views are "
         "wrong, the first of each of the most frequent outcomes.",
-        columns=tuple(WRONG.values()),
-        rows=_rows(VIEW_ROWS, finished, WRONG),
+        **table,
         samples=tuple(shown),
         findings=(
             f"A right view is trusted more than a wrong one in {pairs:.1f} of 100 pairs; chance is 50.",
@@ -190,16 +187,13 @@ def _estimate(result: Result) -> Estimate:
     return 100 * result.value, 100 * result.interval[0], 100 * result.interval[1]
 
 
-def _rows(notes: Mapping[Row, str], finished: Finished, protocols: Mapping[str, str]) -> tuple[page.Row, ...]:
-    return tuple(
-        page.Row(
-            NAMES[row],
-            note,
-            tuple(_estimate(finished[NAMES[row]][protocol][0]) for protocol in protocols),
-            featured=NAMES[row] == "GAUGE+",
-        )
-        for row, note in notes.items()
-    )
+def _table(rows: Mapping[Row, tuple[str, str]], finished: Finished, protocols: Mapping[str, str]) -> dict[str, Any]:
+    """The columns and the rows of a section's table: one column for each protocol, with its title."""
+    lines = [
+        page.Row(name, note, tuple(_estimate(finished[name][each][0]) for each in protocols), featured=name == "GAUGE+")
+        for name, note in rows.values()
+    ]
+    return {"columns": tuple(protocols.values()), "rows": tuple(lines)}
 
 
 def _predictions(finished: Finished, protocol: str) -> tuple[dict[str, np.ndarray], np.ndarray]:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-GRID = re.compile(r"gauge:gauge-grid(\d+)")
-
 
 @dataclass(frozen=True)
 class TableCell:
@@ -94,7 +92,7 @@ class Table:
 
     def grids(self) -> dict[str, dict[float, tuple[float, ...]]]:
         """Return the values of each protocol by units across an image, if rows differ in that (`gauge:gauge-grid3`)."""
-        sides = {row: float(match[1]) for row in self.rows if (match := GRID.fullmatch(row))}
+        sides = {row: float(match[1]) for row in self.rows if (match := re.fullmatch(r"gauge:gauge-grid(\d+)", row))}
         lines = {
             column: {side: self.rows[row][column].values for row, side in sides.items() if column in self.rows[row]}
             for column in self.columns

@@ -17,7 +17,6 @@ from gauge_lab.results import NOT_RECORDED, Result, read_results
 
 Cell = tuple[str, int, str]
 """Row, seed and protocol of a result."""
-RESULTS_FILE = "results.json"
 
 
 def rows_of(chosen: Sequence[str]) -> list[Row]:
@@ -141,7 +140,7 @@ def _machine(result: Result) -> str:
 
 
 def saved(run: Run, results: Path) -> list[Result]:
-    path = results / run.name / RESULTS_FILE
+    path = results / run.name / "results.json"
     return read_results(path) if path.is_file() else []
 
 

@@ -19,9 +19,6 @@ from gauge_lab.benchmarks import Benchmark
 from gauge_lab.experiment import Experiment
 from gauge_lab.results import Result, evaluate, result_name
 
-# of a stage, in its results; `steps` and `sum_of_rates` are those until the epoch that was kept
-DETAILS = ("config", "settings", "epochs", "best", "steps", "sum_of_rates", "scalars", "train_seconds", "train_rows")
-
 
 @cache
 def evaluation_code() -> str:
@@ -106,11 +103,10 @@ class Workspace:
         waiting = [protocol for protocol in chosen if str(protocol) not in results]
         if waiting:
             method, metadata = self.method(job)
-            details = {
-                "stage": job.key,
-                "evaluation": evaluation_code(),
-                **{name: metadata.get(name) for name in DETAILS},
-            }
+            # `steps` and `sum_of_rates` are those until the epoch that was kept
+            names = ("config", "settings", "epochs", "best", "steps", "sum_of_rates", "scalars", "train_seconds")
+            details = {name: metadata.get(name) for name in (*names, "train_rows")}
+            details |= {"stage": job.key, "evaluation": evaluation_code()}
             metric, trained = job.benchmark.metric, metadata["trained"]
             for protocol in waiting:
                 result, predictions = evaluate(

@@ -55,7 +55,7 @@ def test_a_table_in_files_fits_the_classifier_that_memory_fits(frame, files, pat
 
 
 def test_the_network_learns_from_all_rows_and_everything_else_from_a_sample(frame, files, monkeypatch):
-    monkeypatch.setattr("gauge.tabular.table.stream.MAX_SAMPLE_ROWS", 60)
+    monkeypatch.setattr("gauge.tabular.table.stream._Sample.max_rows", 60)
     monkeypatch.setattr("gauge.tabular.table.stream.ROWS_AT_ONCE", 11)
     stream = Stream.from_files(files / "part-*.parquet", "ill", None, 3)
     assert stream.sample.equals(frame.loc[stream.sample.index])

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from gauge.tabular.estimator import GaugeClassifier
 
 TRAINING = ".training"  # in the folder of a model, while it is fitted
-FLAGS = {"columns": "--column", "encoders": "--encoder", "random_state": "--seed"}
 
 Target = Annotated[str, typer.Option(help="The column with the labels.")]
 Out = Annotated[Path, typer.Option(help="Folder for the model.")]
@@ -59,14 +58,20 @@ Force = Annotated[bool, typer.Option("--force", help="Replace a model that is al
 class Described(NamedTuple):
     """A parameter of GaugeClassifier: its annotation, its default, and the values and the text of its docstring's entry."""
 
+    name: str
     annotation: str
     default: Any
     values: str
     text: str
 
-    def option(self, name: str) -> Parameter:
-        """Return the option of that name."""
-        # options that other commands have as well, names that read better in the singular, and examples of NAME=VALUE
+    @property
+    def flag(self) -> str:
+        """Return the name on the command line; some read better in the singular."""
+        own = {"columns": "--column", "encoders": "--encoder", "random_state": "--seed"}
+        return own.get(self.name, f"--{self.name.replace('_', '-')}")
+
+    def option(self) -> Parameter:
+        """Return the option; some are options of other commands as well."""
         shared: dict[str, Any] = {
             "columns": Kinds,
             "max_categories": MaxCategories,
@@ -78,14 +83,14 @@ class Described(NamedTuple):
         several = "Mapping" in kind
         own = list[str] if several else {"bool": bool, "int": int, "float": float}.get(kind, str)
         default = None if several else self.default
-        if name == "random_state":
+        if self.name == "random_state":
             own, default = int, 0  # the same command gives the same model
         words = re.findall(r'"(\w+)"', self.values.partition(", default")[0])
         words += ["NAME=VALUE"] if several else ["true", "false"] if kind.startswith("bool |") else []
-        flags = [FLAGS[name]] if name in FLAGS else []
+        flags = [] if own is bool else [self.flag]  # a switch has two names, made from its parameter's
         option = typer.Option(*flags, help=self.text, metavar="|".join(words) or None)
-        annotation = shared.get(name, Annotated[own if default is not None else own | None, option])
-        return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        annotation = shared.get(self.name, Annotated[own if default is not None else own | None, option])
+        return Parameter(self.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def constructor_parameters() -> dict[str, Described]:
@@ -96,7 +101,7 @@ def constructor_parameters() -> dict[str, Described]:
     entries = re.findall(r"^(\w+) : (.*)\n((?: {4}.*\n)+)", ast.get_docstring(estimator) or "", re.MULTILINE)
     described = {name: (values, " ".join(text.split())) for name, values, text in entries}
     return {
-        each.arg: Described(ast.unparse(each.annotation), ast.literal_eval(default), *described[each.arg])
+        each.arg: Described(each.arg, ast.unparse(each.annotation), ast.literal_eval(default), *described[each.arg])
         for each, default in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True)
         if each.annotation is not None and default is not None
     }
@@ -152,7 +157,7 @@ _own = signature(fit)
 fit.__signature__ = _own.replace(  # type: ignore[attr-defined]
     parameters=[
         *(each for each in _own.parameters.values() if each.kind is not Parameter.VAR_KEYWORD),
-        *(each.option(name) for name, each in PARAMETERS.items()),
+        *(each.option() for each in PARAMETERS.values()),
     ]
 )
 
@@ -170,7 +175,7 @@ def _parsed(name: str, value: Any) -> Any:
         return PARAMETERS[name].default
     if PARAMETERS[name].annotation.startswith("str") and "=" not in "".join(value):
         return value[-1]
-    pairs = named(FLAGS.get(name, f"--{name.replace('_', '-')}"), value, examples[name])
+    pairs = named(PARAMETERS[name].flag, value, examples[name])
     return {key: float(number) for key, number in pairs.items()} if name == "class_weight" else pairs
 
 

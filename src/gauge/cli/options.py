@@ -26,9 +26,13 @@ def _check_device(name: str | None) -> str | None:
 
 TABLES, PRODUCTION, RESEARCH = "Your tables", "Production", "Research"  # the groups of commands
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-DEVICE = "auto, cpu, cuda, cuda:NUMBER or mps. Default: auto, a GPU if there is one."
 Device = Annotated[
-    str | None, typer.Option(callback=_check_device, help=DEVICE, autocompletion=lambda: ["auto", "cpu", "cuda", "mps"])
+    str | None,
+    typer.Option(
+        callback=_check_device,
+        help="auto, cpu, cuda, cuda:NUMBER or mps. Default: auto, a GPU if there is one.",
+        autocompletion=lambda: ["auto", "cpu", "cuda", "mps"],
+    ),
 ]
 TableFile = Annotated[
     Path,
@@ -55,8 +59,15 @@ Strict = Annotated[
     typer.Option("--strict", help="Refuse a table with values unlike training or that cannot be read: exit code 3."),
 ]
 Epochs = Annotated[int | None, typer.Option(min=1, help="Train every stage for this many epochs, for a quick look.")]
-PLUGIN = "Python file with components of your own; may be repeated."
-Plugins = Annotated[list[Path] | None, typer.Option("--plugin", callback=_load_plugins, is_eager=True, help=PLUGIN)]
+Plugins = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugin",
+        callback=_load_plugins,
+        is_eager=True,
+        help="Python file with components of your own; may be repeated.",
+    ),
+]
 TimeLimitOption = Annotated[str | None, typer.Option(help="Stop after about this long, e.g. 8m or 1h30m.")]
 OutsideImages = Annotated[
     bool, typer.Option("--outside-images", help="Also read images that lie outside the table's folder.")

@@ -120,12 +120,12 @@ def _predict_here(
     with heavy_imports():
         from gauge.data.files import write_bytes
         from gauge.deploy.exported import load_classifier
-        from gauge.deploy.scoring import FORMATS, ScoredRows, predict_table, predictions_file
+        from gauge.deploy.scoring import ScoredRows, predict_table, predictions_file
         from gauge.tabular.table.guard import watched
         from gauge.tabular.table.paths import table_files, table_folder
 
-    if out is not None and out.suffix not in FORMATS:
-        raise ValueError(f"{out} should end in {' or '.join(FORMATS)}, the formats of predictions")
+    if out is not None and out.suffix not in (".csv", ".parquet"):
+        raise ValueError(f"{out} should end in .csv or .parquet, the formats of predictions")
     if out is not None and out.resolve() in [path.resolve() for path in table_files(table)]:
         raise ValueError(f"{out} is the table itself, which would be overwritten; choose another file")
     with heavy_imports():  # of what the experts need

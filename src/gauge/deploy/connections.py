@@ -17,17 +17,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gauge.deploy.requests import Limits
 
-GRACE_SECONDS = 0.2  # for what a new connection has sent to be read
-
-UPGRADE = re.compile(rb"(?i)\r\nupgrade:")  # to HTTP/2 or a web socket, which a server may ignore
-REFUSALS = {
-    400: (b"Bad Request", b"this is no request of HTTP/1.1; check its lines, headers and length"),
-    421: (b"Misdirected Request", b"a server with a page for people answers under its IP address, localhost or --host"),
-    408: (b"Request Timeout", b"the request was not complete in time; send it faster"),
-    431: (b"Request Header Fields Too Large", b"the headers are too large; send fewer or shorter ones"),
-    503: (b"Service Unavailable", b"there are too many connections; close some, and try again"),
-}
-
 
 class Connections:
     """All connections of a server, by client; `on_refused` is called with the reason for each that is refused or closed.
@@ -81,7 +70,8 @@ def _refuse_one(group: "list[Connection]", new: "Connection") -> None:
     """Close the connection that has waited longest for its client, or the new one if none has waited for a moment."""
     patient = [each for each in group if each.state != "answer" and not each.refused]
     oldest = min(patient, key=lambda each: each.since, default=new)
-    (oldest if new.since - oldest.since > GRACE_SECONDS else new).refuse(503, "too many connections")
+    grace = 0.2  # seconds, for what a new connection has sent to be read
+    (oldest if new.since - oldest.since > grace else new).refuse(503, "too many connections")
 
 
 class Connection(HttpToolsProtocol):
@@ -130,7 +120,8 @@ class Connection(HttpToolsProtocol):
         head, end, rest = (self.held + data).partition(b"\r\n\r\n")
         last = -1 if end else head.rfind(b"\r")
         head, self.held = (head, b"") if last < 0 else (head[:last], head[last:])
-        return UPGRADE.sub(b"\r\nx-ignored:", head) + end + rest
+        # to HTTP/2 or a web socket, which a server may ignore
+        return re.sub(rb"(?i)\r\nupgrade:", b"\r\nx-ignored:", head) + end + rest
 
     def on_headers_complete(self) -> None:
         self._enter("body")
@@ -186,7 +177,16 @@ class Connection(HttpToolsProtocol):
         """Answer with the status and close the connection; only close it where the client would take that for the answer to
         another request. What the client still sends is not read."""
         if self.state != "idle" and (self.cycle is None or self.cycle.response_complete or self.state == "body"):
-            phrase, detail = REFUSALS[status]
+            phrase, detail = {
+                400: (b"Bad Request", b"this is no request of HTTP/1.1; check its lines, headers and length"),
+                421: (
+                    b"Misdirected Request",
+                    b"a server with a page for people answers under its IP address, localhost or --host",
+                ),
+                408: (b"Request Timeout", b"the request was not complete in time; send it faster"),
+                431: (b"Request Header Fields Too Large", b"the headers are too large; send fewer or shorter ones"),
+                503: (b"Service Unavailable", b"there are too many connections; close some, and try again"),
+            }[status]
             body = b'{"detail": "%b"}' % detail
             head = (
                 b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"

@@ -3,10 +3,7 @@
 from collections.abc import Iterator
 
 GRAPH, FUNCTIONS = 7, 25  # fields of a model
-NODE = 1  # of a graph
-OPERATOR = 4  # of a node
 VARINT, EIGHT_BYTES, PREFIXED, FOUR_BYTES = 0, 1, 2, 5  # kinds of values
-ENDLESS = {"Loop", "Scan", "If", "SequenceMap"}  # hold graphs of their own, which may never end
 
 MessageField = tuple[int, int, int]
 """The number of a field, and where its bytes start and end."""
@@ -18,16 +15,17 @@ def check_operators(content: bytes) -> None:
         if number == FUNCTIONS:
             raise ValueError("it defines functions")
         if number == GRAPH:
-            endless = {name for name in _operators(content, start, end) if name in ENDLESS}
+            # those hold graphs of their own, which may never end
+            endless = {"Loop", "Scan", "If", "SequenceMap"}.intersection(_operators(content, start, end))
             if endless:
                 raise ValueError(f"it has the operator {min(endless)}")
 
 
 def _operators(content: bytes, start: int, end: int) -> Iterator[str]:
     for number, node, node_end in _fields(content, start, end):
-        if number == NODE:
+        if number == 1:  # a node
             for field, first, last in _fields(content, node, node_end):
-                if field == OPERATOR:
+                if field == 4:  # its operator
                     yield content[first:last].decode()
 
 

@@ -17,10 +17,6 @@ from gauge.tabular.table.columns import Cell, Column
 from gauge.tabular.table.guard import Watch
 
 MAX_LISTED_PROBLEMS = 10  # in an answer
-# What begins a text or a value of JSON, after anything else; and a part of a text, with the quote that ends it.
-TOKEN = re.compile(rb'[^",\[{]{0,65536}+([",\[{])?', re.DOTALL)
-TEXT = re.compile(rb'(?:[^"\\]{1,1000}+|\\.){0,1000}+(")?', re.DOTALL)
-
 
 Note = dict[str, str]
 Problem = dict[str, str]
@@ -214,10 +210,13 @@ def _more_tokens(body: bytes, most: int) -> bool:
     """Whether JSON has more texts, commas and opening brackets. Small steps leave other threads their turn."""
     if (body.count(b'"') + 1) // 2 + sum(map(body.count, (b",", b"[", b"{"))) <= most:
         return False  # even if all of them are outside of texts
+    # what begins a text or a value of JSON, after anything else; and a part of a text, with the quote that ends it
+    token = re.compile(rb'[^",\[{]{0,65536}+([",\[{])?', re.DOTALL)
+    text = re.compile(rb'(?:[^"\\]{1,1000}+|\\.){0,1000}+(")?', re.DOTALL)
     count = position = 0
     inside = False
     while position < len(body) and count <= most:
-        step = (TEXT if inside else TOKEN).match(body, position)
+        step = (text if inside else token).match(body, position)
         assert step is not None
         if step.end() == position:  # a text that ends with half an escape
             break

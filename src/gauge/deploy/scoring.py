@@ -16,8 +16,6 @@ from gauge.tabular.table.arrays import rows_at_once
 from gauge.tabular.table.files import read_rows
 from gauge.tabular.table.inputs import check_kept, class_positions, has_label
 
-FORMATS = (".csv", ".parquet")
-
 
 @dataclass
 class ScoredRows:

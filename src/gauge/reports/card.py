@@ -4,11 +4,23 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-MAX_CLASSES = 20  # that a card names
-TEXT = """\
+
+def model_card(
+    target: str,
+    classes: Sequence[Any],
+    facts: Mapping[str, str],
+    history: Sequence[Mapping[str, Any]],
+    columns: Sequence[tuple[str, str, str]],
+) -> str:
+    """Return the README of a saved model. `columns` are names, kinds and shares of missing values."""
+    most = 20  # classes that are named
+    shown = ", ".join(map(_plain, classes[:most])) + (" ..." if len(classes) > most else "")
+    lines = "\n".join(f"- {name}: {_plain(value)}" for name, value in facts.items())
+    cells = "\n".join(f"| {' | '.join(map(_plain, row)).rstrip()} |" for row in columns)
+    return f"""\
 # A GAUGE classifier
 
-Predicts {target}, one of {count} classes: {classes}.
+Predicts {_plain(target)}, one of {len(classes)} classes: {shown}.
 
 ```python
 from gauge import GaugeClassifier
@@ -19,32 +31,14 @@ model.predict(table)
 
 ## Training
 
-{facts}
+{lines}
 
-{curve}## Columns
+{_curve(history)}## Columns
 
 | column | kind | missing in training |
 |---|---|---|
-{columns}
+{cells}
 """
-
-
-def model_card(
-    target: str,
-    classes: Sequence[Any],
-    facts: Mapping[str, str],
-    history: Sequence[Mapping[str, Any]],
-    columns: Sequence[tuple[str, str, str]],
-) -> str:
-    """Return the README of a saved model. `columns` are names, kinds and shares of missing values."""
-    return TEXT.format(
-        target=_plain(target),
-        count=len(classes),
-        classes=", ".join(map(_plain, classes[:MAX_CLASSES])) + (" ..." if len(classes) > MAX_CLASSES else ""),
-        facts="\n".join(f"- {name}: {_plain(value)}" for name, value in facts.items()),
-        columns="\n".join(f"| {' | '.join(map(_plain, cells)).rstrip()} |" for cells in columns),
-        curve=_curve(history),
-    )
 
 
 def _plain(value: object) -> str:

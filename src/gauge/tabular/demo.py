@@ -25,7 +25,6 @@ from gauge.reports.page import Estimate, Row, Section, ranked
 from gauge.tabular.estimator import GaugeClassifier
 from gauge.training.metrics import ACCURACY
 
-COLUMNS = ["cylinders", "displacement", "horsepower", "weight", "acceleration", "year", "origin", "name", "mpg"]
 BLANK = 0.3  # of the training cells
 RATES = (0.0, BLANK, 0.7)
 NOTES = {
@@ -71,7 +70,8 @@ def cars() -> DemoTable:
     except ImportError as error:
         raise ValueError("the demo needs mlxtend; install it with: pip install 'gauge-ml[demo]'") from error
     path = Path(mlxtend.data.__file__).parent / "data" / "autompg.csv.gz"
-    rows = pd.read_csv(path, header=None, names=COLUMNS)
+    names = ["cylinders", "displacement", "horsepower", "weight", "acceleration", "year", "origin", "name", "mpg"]
+    rows = pd.read_csv(path, header=None, names=names)
     kinds = {"name": "text", "cylinders": "number", "year": "number"}
     return DemoTable("where was it built", rows.assign(origin=rows["origin"].map(origins)), "origin", "name", kinds)
 

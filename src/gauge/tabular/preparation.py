@@ -23,34 +23,14 @@ from gauge.tabular.table.schema import Encoded, Schema
 
 ESTIMATED = -1.0  # a rate that is estimated from the table
 
-PRESETS = {"fast": ("trees", "linear"), "default": AUTO}  # the experts that "auto" stands for
-
 PROBABLE = ("auto", "accuracy", "auc", "log_loss")  # metrics for which the most probable class is best
-
-OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and a further condition unless it is None
-    "columns": ("a mapping or None", Mapping | None),
-    "encoders": ("a mapping or None", Mapping | None),
-    "experts": ("'auto', a name or a list of names", str | Sequence),
-    "missing_rate": ("a number from 0 to 1 or None", Real | None, lambda rate: 0 <= rate <= 1),
-    "class_weight": ("'balanced', a mapping or None", object, lambda w: w == "balanced" or isinstance(w, Mapping)),
-    "validation": ("a number between 0 and 1", Real, lambda share: 0 < share < 1),
-    "epochs": ("a positive integer or None", Integral | None, lambda count: count >= 1),
-    "batch_size": ("a positive integer or None", Integral | None, lambda count: count >= 1),
-    "learning_rate": ("a positive number", Real, lambda rate: rate > 0),
-    "image_size": ("an integer of at least 16", Integral, lambda side: side >= 16),
-    "max_categories": ("an integer from 2 to 4096", Integral, lambda count: 2 <= count <= 4096),
-    "outside_images": ("True or False", bool | np.bool_),
-    "time_limit": ("a positive number or None", Real | None, lambda seconds: seconds > 0),
-    "n_jobs": ("a positive integer, -1 or None", Integral | None, lambda count: count >= 1 or count == -1),
-    "verbose": ("True or False", bool | np.bool_),
-}
 
 
 def choose_preset(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[str, ...]:
     """The experts of the preset. An error if it leaves the network out, and an option is given that only a network has."""
     of_network = ("encoders", "size", "epochs", "batch_size", "learning_rate")
     name = options["preset"]
-    preset = pick(PRESETS, name, "preset")
+    preset = pick({"fast": ("trees", "linear"), "default": AUTO}, name, "preset")
     if options["experts"] == "auto" and "network" not in preset:
         for each in of_network:
             if options[each] != defaults[each] and options[each] != {}:  # no encoder is as good as none
@@ -63,7 +43,24 @@ def choose_preset(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> tu
 
 def check_options(estimator: str, options: Mapping[str, Any]) -> None:
     """Raise an error for the first option that is not what it must be."""
-    for name, (rule, kind, *conditions) in OPTIONS.items():
+    rules: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and a further condition unless it is None
+        "columns": ("a mapping or None", Mapping | None),
+        "encoders": ("a mapping or None", Mapping | None),
+        "experts": ("'auto', a name or a list of names", str | Sequence),
+        "missing_rate": ("a number from 0 to 1 or None", Real | None, lambda rate: 0 <= rate <= 1),
+        "class_weight": ("'balanced', a mapping or None", object, lambda w: w == "balanced" or isinstance(w, Mapping)),
+        "validation": ("a number between 0 and 1", Real, lambda share: 0 < share < 1),
+        "epochs": ("a positive integer or None", Integral | None, lambda count: count >= 1),
+        "batch_size": ("a positive integer or None", Integral | None, lambda count: count >= 1),
+        "learning_rate": ("a positive number", Real, lambda rate: rate > 0),
+        "image_size": ("an integer of at least 16", Integral, lambda side: side >= 16),
+        "max_categories": ("an integer from 2 to 4096", Integral, lambda count: 2 <= count <= 4096),
+        "outside_images": ("True or False", bool | np.bool_),
+        "time_limit": ("a positive number or None", Real | None, lambda seconds: seconds > 0),
+        "n_jobs": ("a positive integer, -1 or None", Integral | None, lambda count: count >= 1 or count == -1),
+        "verbose": ("True or False", bool | np.bool_),
+    }
+    for name, (rule, kind, *conditions) in rules.items():
         value = options[name]
         if not isinstance(value, kind) or (value is not None and not all(fits(value) for fits in conditions)):
             raise ValueError(f"The {name!r} parameter of {estimator} must be {rule}, got {value!r}")

@@ -7,7 +7,6 @@ from gauge.paper.gauge import attention_bias
 from gauge.wrapping.classifier import TokenClassifier, evaluated, logits_of
 from gauge.wrapping.inputs import contents
 
-TOLERANCE = {torch.bfloat16: 0.05, torch.float16: 0.02}  # relative difference of logits that rounding explains
 ROUNDING = 1e-6  # absolute difference that it explains
 
 
@@ -25,7 +24,9 @@ def check_logits(classifier: TokenClassifier) -> None:
             f"{name} has logits of {len(own)} samples from {len(classifier.tokens)} sequences; wrap needs one for each "
             "sample, so wrap the part of the model that reads one"
         )
-    tolerance = TOLERANCE.get(classifier.tokens.dtype, 1e-3) * float(own.nan_to_num().abs().max()) + ROUNDING
+    # relative differences of logits that rounding explains
+    relative = {torch.bfloat16: 0.05, torch.float16: 0.02}.get(classifier.tokens.dtype, 1e-3)
+    tolerance = relative * float(own.nan_to_num().abs().max()) + ROUNDING
     for way, compared in (("read through its tokens", logits), ("with open gates", opened)):
         difference = float((compared - own).nan_to_num().abs().max())
         if difference > tolerance or not torch.equal(compared.isnan(), own.isnan()):

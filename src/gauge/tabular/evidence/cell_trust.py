@@ -28,22 +28,12 @@ from gauge.training.device import num_threads
 if TYPE_CHECKING:
     import lightgbm
 
-POINTS = np.linspace(0.1, 0.9, 5)  # of each of them
 SWAPPED = 0.1  # share of wrong cells that trust expects
 MIN_ROWS = 50  # to learn from
 TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
 CERTAIN = 1e-6  # how near to 0 and 1 probabilities may come
 PRIOR_WEIGHT = 0.05  # of the distribution without the other cells: nothing is ruled out
 LEVELS = np.linspace(0, 1, 41)  # quantiles of what mean and scale leave unexplained
-OPTIONS: dict[str, Any] = {
-    "learning_rate": 0.2,
-    "num_leaves": 8,
-    "lambda_l2": 1.0,
-    "verbosity": -1,
-    "deterministic": True,
-    "force_row_wise": True,
-    "num_threads": 1,
-}
 
 
 @dataclass(frozen=True)
@@ -64,8 +54,9 @@ class Bins:
             edges = np.unique(np.quantile(values, np.linspace(0, 1, count + 1)[1:-1])) if len(values) else np.zeros(0)
             number = np.searchsorted(edges, values, side="right")
             inside = [values[number == each] for each in range(len(edges) + 1)]
-            points = [np.quantile(each if len(each) else edges[:1], POINTS) for each in inside if len(values)]
-            return cls(edges, np.array(points).reshape(-1, len(POINTS)), _shares(number, len(edges) + 1))
+            levels = np.linspace(0.1, 0.9, 5)  # of each of them
+            points = [np.quantile(each if len(each) else edges[:1], levels) for each in inside if len(values)]
+            return cls(edges, np.array(points).reshape(-1, len(levels)), _shares(number, len(edges) + 1))
         counts = np.bincount(values.astype(int), minlength=column.cardinality)
         # most categories with a bin of their own; rarer ones share one
         common = np.sort(np.argsort(-counts, kind="stable")[:15])
@@ -304,8 +295,14 @@ def _fit_column(
     # each tree uses about 12 columns
     learner = _Learner(
         [number for number, each in enumerate(others) if each.edges is None],
-        OPTIONS
-        | {
+        {
+            "learning_rate": 0.2,
+            "num_leaves": 8,
+            "lambda_l2": 1.0,
+            "verbosity": -1,
+            "deterministic": True,
+            "force_row_wise": True,
+            "num_threads": 1,
             "min_data_in_leaf": int(np.clip(len(train) // 60, 5, 40)),
             "feature_fraction": min(0.8, 12 / len(others)),
             "seed": seed % 2**31,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLE = "Row "
-LINES = 5  # rows in a terminal, in a notebook, and there with all their evidence; a page shows all
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,8 +30,9 @@ class Explanation:
     part: str = "column"
 
     def __repr__(self) -> str:
-        rows = [f"  {line['row']}: {line['prediction']}; {line['most used']}" for line in self._summary(LINES)]
-        more = [f"  ... and {len(self) - LINES} more"] if len(self) > LINES else []
+        shown = 5  # rows in a terminal; a page shows all
+        rows = [f"  {line['row']}: {line['prediction']}; {line['most used']}" for line in self._summary(shown)]
+        more = [f"  ... and {len(self) - shown} more"] if len(self) > shown else []
         return "\n".join([f"Explanation of {len(self)} rows; to_frame(), to_html(path), plot(), [row]", *rows, *more])
 
     def __len__(self) -> int:

@@ -4,6 +4,7 @@ LightGBM reads its own text without checking indices: a forged one ends the proc
 the text that LightGBM reads is written here, from arrays that have been checked.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
@@ -18,20 +19,6 @@ __all__ = ["Forest"]
 ForestObjective = Literal["binary", "multiclass", "regression"]
 MAX_CATEGORY = 2**24 - 1
 MAX_SET_WORDS = 50_000_000  # of 32 bits, of all sets of categories together
-LARGEST = np.finfo(np.float64).max
-LINES = (  # of the text of a tree, those that are read
-    "num_leaves",
-    "num_cat",
-    "split_feature",
-    "threshold",
-    "decision_type",
-    "left_child",
-    "right_child",
-    "leaf_value",
-    "cat_boundaries",
-    "cat_threshold",
-    "is_linear",
-)
 DTYPES: Mapping[str, type[np.generic]] = {
     "leaves": np.int32,
     "feature": np.int32,
@@ -191,10 +178,9 @@ class Forest:
         objective, *options = about["objective"].split(" ")
         outputs = int(about["num_tree_per_iteration"])
         usual = {"binary": ["sigmoid:1"], "multiclass": [f"num_class:{outputs}"], "regression": []}
-        lines: dict[str, list[str]] = {name: [] for name in LINES}
+        lines: dict[str, list[str]] = defaultdict(list)
         for name, _, line in (line.partition("=") for line in trees.split("\n")):
-            if name in lines:
-                lines[name].append(line)
+            lines[name].append(line)
         linear = any(line != "0" for line in lines["is_linear"])
         if usual.get(objective) != options or "average_output" in header or linear:
             raise ValueError(f"the objective {about['objective']!r}, averaged or linear trees cannot be saved")
@@ -203,7 +189,7 @@ class Forest:
             return np.fromstring(" ".join(lines[name]).strip(), kind, sep=" ")  # blanks alone are read as 0
 
         leaves, decision = joined("num_leaves", np.int32), joined("decision_type", np.uint8)
-        threshold = joined("threshold", np.float64)
+        threshold, largest = joined("threshold", np.float64), np.finfo(np.float64).max
         tree = np.repeat(np.arange(len(leaves)), leaves - 1)
         size, categories = np.zeros(len(decision), np.int32), np.zeros(0, np.int32)
         chosen = np.flatnonzero(decision & 1)  # its threshold is the number of its set within the tree
@@ -219,7 +205,7 @@ class Forest:
             features=int(about["max_feature_idx"]) + 1,
             leaves=leaves,
             feature=joined("split_feature", np.int32),
-            threshold=np.where(decision & 1, 0.0, threshold).clip(-LARGEST, LARGEST),
+            threshold=np.where(decision & 1, 0.0, threshold).clip(-largest, largest),
             missing=decision >> 2 & 3,
             default_left=(decision & 2).astype(bool),
             set_size=size,

@@ -10,12 +10,12 @@ import numpy as np
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.table.rows import Rows
 
-MAX_DEVIATION = 4.0  # from the mean, in deviations; components beyond are clipped
-
 
 class PixelComponents:
     """The mean of the vectors of every such column in training and the directions in which they differ most, so scaled that
     each component has deviation 1."""
+
+    max_deviation = 4.0  # from the mean, in deviations; components beyond are clipped
 
     def __init__(self, means: Mapping[str, np.ndarray], directions: Mapping[str, np.ndarray]) -> None:
         self.means, self.directions = (  # in one layout, as products in another are rounded otherwise
@@ -81,7 +81,9 @@ class PixelComponents:
             split = [inputs[start : start + size] for start in range(0, max(1, len(inputs)), size)]
             values = [(column.vectors(part) - self.means[modality]) @ directions.T for part in split]
             observed = rows.encoded.observed[modality][:, None]
-            parts.append(np.where(observed, np.concatenate(values).clip(-MAX_DEVIATION, MAX_DEVIATION), np.nan))
+            parts.append(
+                np.where(observed, np.concatenate(values).clip(-self.max_deviation, self.max_deviation), np.nan)
+            )
         return np.concatenate(parts, 1, dtype=np.float32)
 
     def export(self, rows: GraphRows) -> list[str]:
@@ -99,7 +101,9 @@ class PixelComponents:
         vectors = rows.schema.contents[modality].export_vectors(graph, rows.values(modality))
         centred = graph.node("Sub", vectors, graph.constant(self.means[modality]))
         values = graph.node("MatMul", centred, graph.constant(self.directions[modality].T))
-        values = graph.node("Clip", values, *(graph.constant(each) for each in (-MAX_DEVIATION, MAX_DEVIATION)))
+        values = graph.node(
+            "Clip", values, *(graph.constant(each) for each in (-self.max_deviation, self.max_deviation))
+        )
         return graph.cast(values, np.float32)
 
     def tensors(self) -> dict[str, np.ndarray]:

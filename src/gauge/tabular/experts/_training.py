@@ -4,6 +4,7 @@ import logging
 import math
 import time
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -23,8 +24,6 @@ from gauge.types import Method
 from gauge.values import Batch, Prediction
 
 logger = logging.getLogger(__name__)
-
-MAX_SHARE = 0.7  # of the time left, for training
 
 
 class Weighted(Method):
@@ -64,17 +63,18 @@ class TimeLimit:
     on_epoch: OnEpoch
     started: float
     cut_short: dict[str, tuple[int, int]] = field(default_factory=dict)
+    max_share: ClassVar[float] = 0.7  # of the time left, for training
 
     def share(self, needed: float) -> float:
         """How much of a training that takes so many seconds there is time for."""
         assert self.seconds is not None
-        return MAX_SHARE * self.seconds / max(needed, 1e-9)
+        return self.max_share * self.seconds / max(needed, 1e-9)
 
     def __call__(self, stage: str, epoch: Epoch) -> bool:
         self.on_epoch(stage, epoch)
         if self.seconds is None:
             return False
-        enough = time.monotonic() + epoch.seconds > self.started + MAX_SHARE * self.seconds
+        enough = time.monotonic() + epoch.seconds > self.started + self.max_share * self.seconds
         if enough and epoch.number < epoch.of:
             self.cut_short[stage] = epoch.number, self.cut_short.get(stage, (0, epoch.of))[1]
         return enough

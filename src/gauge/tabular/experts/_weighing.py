@@ -8,6 +8,7 @@ that takes long and hardly has a weight is never asked.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -17,8 +18,6 @@ from gauge.tabular.experts._ensemble import UNUSED, Ensemble, Weights
 from gauge.tabular.table.rows import Rows
 from gauge.training.distributed import broadcast
 from gauge.training.metrics import SCORES, log_losses, scores
-
-HIDDEN_COPIES = 2  # of each row held out, with further values hidden
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,7 @@ class HeldOutLogits:
     share: np.ndarray
     labels: np.ndarray
     part: np.ndarray
+    hidden_copies: ClassVar[int] = 2  # of each row held out, with further values hidden
 
     @classmethod
     def collect(
@@ -39,7 +39,7 @@ class HeldOutLogits:
         """With up to `rate` of the values hidden."""
         every = np.arange(len(rows))
         asked = [(rows, every)]
-        for number in range(HIDDEN_COPIES):
+        for number in range(cls.hidden_copies):
             hidden = rows.hide(UpTo(rate), number)
             left = np.flatnonzero(~hidden.encoded.empty)
             asked.append((hidden.take(left), left))
@@ -54,7 +54,7 @@ class HeldOutLogits:
         plain = np.flatnonzero(chosen[: self.rows])
         if not len(plain):
             return Weights.equal(len(experts))
-        index = np.concatenate([*[plain] * (HIDDEN_COPIES - 1), np.flatnonzero(chosen)])
+        index = np.concatenate([*[plain] * (self.hidden_copies - 1), np.flatnonzero(chosen)])
         votes = self.logits[index][:, list(experts)]
         return Weights.learn(votes, self.share[index], self.labels[index], len(plain))
 

@@ -33,14 +33,11 @@ class Setting(NamedTuple):
 LinearPart = tuple[np.ndarray, tuple[Terms, PixelComponents, ColumnScores, tuple[int, ...]], Any]
 """Rows, what an expert of them knows beside its coefficients, and the features of all rows as it reads them."""
 
-RIDGE = [Setting(penalty) for penalty in (0.03, 0.3, 3.0)]
-WIDE = [Setting(0.003), Setting(0.15, fit_lasso), Setting(0.5, fit_lasso)]
-TEXTS = [Setting(30.0)]
-TEXT_SCALE = 3.0  # a text's vector has norm 1 and many terms; other features have deviation 1 each
-
 
 class Linear(Expert):
     """The setting is the one with the least loss on the rows held out, over all folds. Texts are read whole."""
+
+    text_scale = 3.0  # a text's vector has norm 1 and many terms; other features have deviation 1 each
 
     def __init__(
         self,
@@ -128,7 +125,7 @@ class Linear(Expert):
             return table
         from scipy import sparse
 
-        words = [TEXT_SCALE * self.terms.vectors(rows, name) for name in self.terms]
+        words = [self.text_scale * self.terms.vectors(rows, name) for name in self.terms]
         return sparse.hstack([sparse.csr_matrix(table), *words], format="csr")
 
     def export(self, rows: GraphRows) -> str:
@@ -143,7 +140,7 @@ class Linear(Expert):
             scores = graph.node("Add", scores, graph.node("MatMul", table, graph.constant(weights)))
         for name in self.terms:
             weights, coefficients = np.split(coefficients, [self.terms.count(name)])
-            scores = graph.node("Add", scores, self.terms.export(rows, name, TEXT_SCALE * weights))
+            scores = graph.node("Add", scores, self.terms.export(rows, name, self.text_scale * weights))
         return graph.node("LogSoftmax", scores, axis=1)
 
     @property
@@ -179,11 +176,11 @@ class Linear(Expert):
 
 
 def _settings(task: Task, features: Any) -> list[Setting]:
-    """Those that are compared."""
-    texts_beside = [Setting(0.03, texts=3.0), Setting(0.3, texts=3.0), Setting(0.03, texts=10.0)]
-    small_squares = [Setting(penalty, squares=0.25) for penalty in (0.3, 3.0)]
+    """Return the settings to compare."""
+    ridge = [Setting(penalty) for penalty in (0.03, 0.3, 3.0)]
     if task.terms:
-        return [*RIDGE, *TEXTS, *(texts_beside if task.rows.schema.table else [])]
-    # features over rows from which on a table is wide
-    wide = np.count_nonzero(features.any(0)) > 0.5 * len(features)
-    return [*RIDGE, *(WIDE if wide else small_squares)]
+        texts_beside = [Setting(0.03, texts=3.0), Setting(0.3, texts=3.0), Setting(0.03, texts=10.0)]
+        return [*ridge, Setting(30.0), *(texts_beside if task.rows.schema.table else [])]
+    if np.count_nonzero(features.any(0)) > 0.5 * len(features):  # a wide table
+        return [*ridge, Setting(0.003), Setting(0.15, fit_lasso), Setting(0.5, fit_lasso)]
+    return [*ridge, *(Setting(penalty, squares=0.25) for penalty in (0.3, 3.0))]

@@ -25,8 +25,6 @@ from gauge.values import Batch
 
 __all__ = ["NetworkExpert"]
 
-BATCH_ROWS_ELSEWHERE = 4096
-
 
 class NetworkExpert(Expert):
     """A network learns from the rows that a fold does not hold out."""
@@ -83,22 +81,20 @@ class NetworkExpert(Expert):
     def predict(self, rows: Rows) -> np.ndarray:
         _keep_memory()
         device = self.device
-        size = self._batch_rows if device.type == "cpu" else BATCH_ROWS_ELSEWHERE
         with torch.inference_mode(self.recorded is None):  # recordings are read outside of it too
-            logits = [self._logits(batch) for batch in batches(rows.encoded, device, size)]
+            logits = [self._logits(batch) for batch in batches(rows.encoded, device, self._batch_rows)]
         if not logits:
             return np.zeros((0, self.network.gauge.classifier.head.out_features))
         return torch.cat(logits).double().log_softmax(1).cpu().numpy()
 
     @property
     def _batch_rows(self) -> int:
-        """How many rows a CPU reads at once."""
-        batch_rows = 1024  # on a CPU
+        """How many rows are read at once."""
         counts = self.network.encoder.unit_counts
-        if set(counts) != {"table"}:
-            return batch_rows
-        # units of the rows of a table without texts and images; more of its rows at once take less Python
-        return min(max(batch_rows, 2**15 // (1 + counts["table"])), BATCH_ROWS_ELSEWHERE)
+        if self.device.type != "cpu":
+            return 4096
+        # of a table without texts and images, a CPU reads so many units; more of its rows at once take less Python
+        return min(max(1024, 2**15 // (1 + counts["table"])), 4096) if set(counts) == {"table"} else 1024
 
     def _logits(self, batch: Batch) -> Tensor:
         """Without the checks of values: a schema encodes none that is not finite, and rows without any are not asked."""

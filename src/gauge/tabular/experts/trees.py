@@ -29,17 +29,6 @@ __all__ = ["Trees"]
 
 MAX_ROUNDS = 400
 MAX_TREES = 10_000  # a round has one for each class; where that leaves fewer rounds, they are larger steps
-OPTIONS: dict[str, Any] = {
-    "learning_rate": 0.06,
-    "num_leaves": 15,
-    "feature_fraction": 0.7,
-    "bagging_fraction": 0.8,
-    "bagging_freq": 1,
-    "lambda_l2": 1.0,
-    "verbosity": -1,
-    "deterministic": True,
-    "force_row_wise": True,
-}
 
 
 class Trees(Expert):
@@ -60,7 +49,16 @@ class Trees(Expert):
 
         binary = task.classes == 2
         max_rounds = min(MAX_ROUNDS, max(default_rounds, MAX_TREES // task.classes))
-        options = OPTIONS | {
+        options = {
+            "learning_rate": 0.06,
+            "num_leaves": 15,
+            "feature_fraction": 0.7,
+            "bagging_fraction": 0.8,
+            "bagging_freq": 1,
+            "lambda_l2": 1.0,
+            "verbosity": -1,
+            "deterministic": True,
+            "force_row_wise": True,
             "objective": "binary" if binary else "multiclass",
             "num_class": 1 if binary else task.classes,
             "min_data_in_leaf": int(np.clip(len(task.rows) // 50, 3, 20)),

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gauge.tabular.table.rows import Rows
 
 COVERAGE = 0.9  # unless another is asked for
-GROUPS = 5  # of rows with some values missing; complete ones and those without a value are two more
 MIN_SCORES = 400  # of a group: fewer rows are hidden several times
 DECIMALS = 6  # of a score, rounded up
 
@@ -107,13 +106,14 @@ def group_numbers(missing: np.ndarray, columns: int) -> np.ndarray:
     >>> group_numbers(np.arange(5), 4).tolist(), group_numbers(np.array([0, 1, 9, 20, 21]), 21).tolist()
     ([0, 1, 2, 3, 4], [0, 1, 3, 5, 6])
     """
-    some = min(GROUPS, columns - 1)
+    some = number_of_groups(columns) - 2
     between = 1 + (missing - 1) * some // max(columns - 1, 1)
     return np.where(missing == 0, 0, np.where(missing == columns, some + 1, between))
 
 
 def number_of_groups(columns: int) -> int:
-    return min(GROUPS, columns - 1) + 2
+    """Return up to five groups of rows with some values missing, and those of complete rows and of rows without a value."""
+    return min(5, columns - 1) + 2
 
 
 def calibrate(

@@ -19,7 +19,6 @@ SECONDS_PER_DAY = 86_400
 NUMERIC_TYPES = (bool, int, float, Decimal, np.number, np.bool_)
 TIMES = "%H:%M"  # in the place of the format of dates
 ISO = r"\d{4}-\d{2}-\d{2}(?:$|[T ])"
-ISO_DATE = re.compile(r"(?P<year>\d{4})-\d{2}-\d{2}", re.ASCII)
 DATES = {  # in the order in which they are tried: a day comes before its month where both are possible
     "%d.%m.%Y": r"\d{1,2}\.\d{1,2}\.\d{4}",
     "%d/%m/%Y": r"\d{1,2}/\d{1,2}/\d{4}",
@@ -135,7 +134,7 @@ def _read_dates(values: pd.Series, form: str) -> pd.Series:
 def quick_day(cell: str, form: str) -> float:
     """The days since 1970 of a text that is an ISO date or a date in this form; NaN for what pandas has to read."""
     text = (_with_century(cell) if "%y" in form else cell).strip()
-    pattern = "%Y-%m-%d" if ISO_DATE.fullmatch(text) else form.replace("%y", "%Y")
+    pattern = "%Y-%m-%d" if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII) else form.replace("%y", "%Y")
     with suppress(ValueError):
         day = datetime.strptime(text, pattern)
         # years that every version of pandas can represent

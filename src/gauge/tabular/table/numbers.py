@@ -23,13 +23,9 @@ from gauge.tabular.table.dates import (
     read_days,
 )
 
-CURRENCIES = "USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CZK|AUD|CAD"
-UNIT = re.compile(rf"[A-Z]{{1,2}}\$|[$€£¥₹₩₽₺₦₱₫₴₪฿%]|\b(?:{CURRENCIES})\b|\bRs\.?|\bkr\.?|zł|Kč")
 MEASURE = r"^[+−-]?\d(?:[\d.,'’\s]*\d)?\s*((?:[^\W\d_]|[°/])[^\n]{0,30})$"  # the unit in 12.5 kg, 37 °C or 900 sq ft
 SPACES = " \u00a0\u2009\u202f"  # between groups of digits
-FACTOR = re.compile(r"[kKMBT]|[bm]n|mln|(?:[Mm]io|[Mm]rd|[Tt]sd)\.?|thousand|million|billion")  # in the place of a unit
 BOUND = re.compile(r"^[<>≤≥]=?\s*(?=[^<>≤≥=\s])")
-SEVERAL = re.compile(r"\D{0,10}\d+(?:\.\d+)?(?:(?!\.)\D{1,5}\d+(?:\.\d+)?){1,3}\D{0,10}")  # 120/80, 48.1, 11.6
 MAX_LOOKED_AT = 1000  # values of a column that decide for all
 
 
@@ -128,7 +124,8 @@ class Writing:
     @property
     def takes_any_number(self) -> bool:
         """Whether a number without a unit means itself: 0.13 among percentages and 90 among durations may not."""
-        return not (self.date or self.durations or self.unit == "%" or FACTOR.fullmatch(self.unit))
+        factor = r"[kKMBT]|[bm]n|mln|(?:[Mm]io|[Mm]rd|[Tt]sd)\.?|thousand|million|billion"
+        return not (self.date or self.durations or self.unit == "%" or re.fullmatch(factor, self.unit))
 
     @property
     def noun(self) -> str:
@@ -239,7 +236,8 @@ def unread_numbers(texts: Iterable[str]) -> str:
     "values such as '0 kg' are numbers with units 'kg', '"
     """
     texts = [text.strip() for text in texts]
-    several = [text for text in texts if SEVERAL.fullmatch(text)]
+    some = r"\D{0,10}\d+(?:\.\d+)?(?:(?!\.)\D{1,5}\d+(?:\.\d+)?){1,3}\D{0,10}"  # 120/80, 48.1, 11.6
+    several = [text for text in texts if re.fullmatch(some, text)]
     if len(set(several)) > 20 and len(several) >= MIN_SHARE * len(texts):
         return (
             f"values such as {several[0]!r:.60} are several numbers, of which none is read as a number; if they mean "
@@ -263,7 +261,9 @@ def _number_writing(words: pd.Series, commas: bool) -> Writing | None:
     if words.str.startswith("(").all():
         return None
     words = words.map(_signed)
-    units = {unit for text in words for unit in UNIT.findall(text)}
+    currencies = "USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CZK|AUD|CAD"
+    known = re.compile(rf"[A-Z]{{1,2}}\$|[$€£¥₹₩₽₺₦₱₫₴₪฿%]|\b(?:{currencies})\b|\bRs\.?|\bkr\.?|zł|Kč")
+    units = {unit for text in words for unit in known.findall(text)}
     if len(units) > 1:  # different currencies are not one number
         return None
     if writing := _written(words, next(iter(units), ""), commas):

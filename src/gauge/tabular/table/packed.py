@@ -5,7 +5,7 @@ import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,9 @@ def open_table(path: Path) -> Iterator[Any]:
         file: Any = stack.enter_context(path.open("rb"))
         if packed := packing(path):
             try:
-                content = stack.enter_context(OPENERS[packed](file, stack))
+                opened = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile}
+                content = opened[packed](file) if packed in opened else _only_member(file, stack)
+                stack.enter_context(content)
             except DAMAGED as error:
                 raise _damaged(error) from error
             file = stack.enter_context(io.BufferedReader(_Bounded(content, path.stat().st_size)))
@@ -70,11 +72,3 @@ def _only_member(file: Any, stack: ExitStack) -> Any:
     if len(members) != 1:
         raise ValueError(f"the archive holds {len(members)} files; pack one table, or unpack it")
     return archive.open(members[0])
-
-
-OPENERS: dict[str, Callable[[Any, ExitStack], Any]] = {
-    ".gz": lambda file, stack: gzip.GzipFile(fileobj=file),
-    ".bz2": lambda file, stack: bz2.BZ2File(file),
-    ".xz": lambda file, stack: lzma.LZMAFile(file),  # noqa: SIM115 - the caller closes it
-    ".zip": _only_member,
-}

@@ -7,16 +7,6 @@ SEPARATORS = {".csv": ",", ".tsv": "\t"}
 LINES = (".jsonl", ".ndjson")
 SHEETS = (".xlsx", ".xlsm")
 PACKED = (".gz", ".bz2", ".xz", ".zip")  # after one of the endings of text
-CURES = {
-    **dict.fromkeys((".xls", ".xlsb", ".ods", ".numbers"), "save the sheet as .xlsx or CSV UTF-8"),
-    **dict.fromkeys(PACKED, "name it after the table in it, as in table.csv.gz, or unpack it"),
-    **dict.fromkeys((".zst", ".7z", ".tar", ".tgz"), "unpack it"),
-    **dict.fromkeys((".txt", ".dat", ".data"), "if columns are separated by tabs or commas, rename it to .tsv or .csv"),
-    ".json": "write every row as an object in a line of its own (.jsonl)",
-    **dict.fromkeys(
-        (".dta", ".sav", ".sas7bdat", ".feather", ".orc"), "read it with pandas and write it with to_parquet"
-    ),
-}  # for files that people have
 
 
 def table_files(table: Path) -> list[Path]:
@@ -35,7 +25,19 @@ def table_files(table: Path) -> list[Path]:
     if len(endings) > 1:
         raise ValueError(f"{table} holds files that end in {' and '.join(endings)}; choose one kind by a pattern")
     if kind(files[0]) not in suffixes:
-        cure = f"; {CURES[endings[0]]}" if endings[0] in CURES else ""
+        cures = {
+            **dict.fromkeys((".xls", ".xlsb", ".ods", ".numbers"), "save the sheet as .xlsx or CSV UTF-8"),
+            **dict.fromkeys(PACKED, "name it after the table in it, as in table.csv.gz, or unpack it"),
+            **dict.fromkeys((".zst", ".7z", ".tar", ".tgz"), "unpack it"),
+            **dict.fromkeys(
+                (".txt", ".dat", ".data"), "if columns are separated by tabs or commas, rename it to .tsv or .csv"
+            ),
+            ".json": "write every row as an object in a line of its own (.jsonl)",
+            **dict.fromkeys(
+                (".dta", ".sav", ".sas7bdat", ".feather", ".orc"), "read it with pandas and write it with to_parquet"
+            ),
+        }
+        cure = f"; {cures[endings[0]]}" if endings[0] in cures else ""
         raise ValueError(f"{files[0]} is not a supported table{cure}; give a file that ends in {supported}")
     for path in files:
         if not path.is_file():

@@ -22,12 +22,10 @@ from gauge.training.device import pick_device
 if TYPE_CHECKING:
     from gauge.data import Dataset
 
-MAX_SAMPLE_ROWS = 100_000
-
 
 @dataclass(frozen=True)
 class Stream:
-    """A table in files: a sample of at most `MAX_SAMPLE_ROWS` of the rows that have a label, in their order, whose index
+    """A table in files: a sample of at most 100,000 of the rows that have a label, in their order, whose index
     are their numbers, and the labels of all of these rows: `labels` are the different ones, `codes` their positions
     there. `unlabelled` is such a sample of the rows without a label."""
 
@@ -131,7 +129,9 @@ def _numbered(rows: pd.DataFrame, first: int) -> pd.DataFrame:
 
 
 class _Sample:
-    """At most `MAX_SAMPLE_ROWS` of the rows that arrive in parts, in their order; their index are their numbers."""
+    """At most `max_rows` of the rows that arrive in parts, in their order; their index are their numbers."""
+
+    max_rows = 100_000
 
     def __init__(self, seed: int) -> None:
         self.seed, self.count = seed, 0
@@ -143,14 +143,14 @@ class _Sample:
         self.parts.append(_numbered(rows, self.count))
         self.draws.append(sample_keys(np.arange(self.count, last), self.seed, "sample"))
         self.count = last
-        if sum(map(len, self.parts)) > 2 * MAX_SAMPLE_ROWS:
+        if sum(map(len, self.parts)) > 2 * self.max_rows:
             self.rows()
 
     def rows(self) -> pd.DataFrame:
         """The rows with the smallest draws; the others are dropped."""
         table, every = pd.concat(self.parts), np.concatenate(self.draws)
-        if len(every) > MAX_SAMPLE_ROWS:
-            chosen = np.sort(np.argpartition(every, MAX_SAMPLE_ROWS)[:MAX_SAMPLE_ROWS])
+        if len(every) > self.max_rows:
+            chosen = np.sort(np.argpartition(every, self.max_rows)[: self.max_rows])
             table, every = table.iloc[chosen], every[chosen]
         self.parts, self.draws = [table], [every]
         return table

@@ -40,8 +40,6 @@ __all__ = ["Category"]
 
 logger = logging.getLogger(__name__)
 
-MAX_RARE_WORDS = 10_000  # rare categories that trees and the linear expert tell apart, per column
-
 
 @dataclass(frozen=True)
 class Category(Cell):
@@ -58,6 +56,7 @@ class Category(Cell):
     order: ClassVar[int] = 1
     precedence: ClassVar[int] = 4
     unread_reason: ClassVar[str] = "was not seen in training"
+    max_rare_words: ClassVar[int] = 10_000
     display: ClassVar[Any] = "category"
 
     @classmethod
@@ -78,7 +77,7 @@ class Category(Cell):
             logger.warning("column %r: %s", column.name, problem)
         ranked = counts.most_common()
         # nothing can be learned from one row, and be tried on another
-        known = [word for word, count in ranked[limit : limit + MAX_RARE_WORDS] if count >= 2]
+        known = [word for word, count in ranked[limit : limit + cls.max_rare_words] if count >= 2]
         kept = sorted(word for word, _ in ranked[:limit])
         others = counts.total() - sum(counts[word] for word in (*kept, *known))
         new = sum(count == 1 for count in counts.values())  # as many are new in further rows (Good and Turing)
@@ -98,7 +97,7 @@ class Category(Cell):
     @property
     def saved_problem(self) -> str:
         words = (*self.words, *self.rare_words)
-        fine = 1 <= len(self.words) <= 4096 and len(self.rare_words) <= MAX_RARE_WORDS
+        fine = 1 <= len(self.words) <= 4096 and len(self.rare_words) <= self.max_rare_words
         if not fine or len(set(words)) < len(words):
             return "it has no categories, more than 4096, or one twice"
         return "" if self.has_rare or not self.rare_words else "it has rare categories, and none is rare"

@@ -41,11 +41,7 @@ __all__ = ["Image"]
 
 logger = logging.getLogger(__name__)
 
-# the files of images as Python writes bytes, and images of Pillow as it writes them
-GIVEN = r"b['\"](?:\\x89PNG|\\xff\\xd8|GIF8|RIFF|II\*|MM\\x00)|<PIL\."
 REQUEST_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow hands others, such as EPS, to programs
-GRID = 4  # parts along a side of an image where no network divides it
-VECTOR_SIDE = 16  # pixels, to which images are shrunk before their principal components are taken
 
 
 @dataclass(frozen=True)
@@ -59,6 +55,9 @@ class Image(Content):
     order: ClassVar[int] = 3
     precedence: ClassVar[int] = 2
     may_be_constant: ClassVar[bool] = True
+    # the files of images as Python writes bytes, and images of Pillow as it writes them
+    given: ClassVar[str] = r"b['\"](?:\\x89PNG|\\xff\\xd8|GIF8|RIFF|II\*|MM\\x00)|<PIL\."
+    grid: ClassVar[int] = 4  # parts along a side of an image where no network divides it
     takes_encoder: ClassVar[bool] = True
     read_by_trees: ClassVar[bool] = True
     display: ClassVar[Any] = "image"
@@ -67,7 +66,9 @@ class Image(Content):
     def recognise(cls, values: pd.Series) -> Guess | None:
         words = as_words(values)
         suffixes = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-        images = words.str.lower().str.endswith(suffixes) | words.str.match(GIVEN) | values.map(is_pixels).astype(bool)
+        images = (
+            words.str.lower().str.endswith(suffixes) | words.str.match(cls.given) | values.map(is_pixels).astype(bool)
+        )
         return Guess() if images.mean() > 0.8 and not has_category_type(values) else None
 
     @classmethod
@@ -80,7 +81,9 @@ class Image(Content):
     @classmethod
     def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
         known = values.map(lambda value: not options.files.absence(str(value))).astype(bool)
-        given = as_words(values).str.match(GIVEN) | values.map(lambda value: isinstance(value, np.ndarray)).astype(bool)
+        given = as_words(values).str.match(cls.given) | values.map(lambda value: isinstance(value, np.ndarray)).astype(
+            bool
+        )
         absent = (~known & ~given).to_numpy(bool)
         return absent, absent_files(values[absent], cls.kind)
 
@@ -183,8 +186,9 @@ class Image(Content):
     @property
     def _shrink(self) -> np.ndarray:
         """The matrix that takes the mean of the pixels of each part of a side."""
-        numbers, pixels = np.arange(VECTOR_SIDE), np.arange(self.side)
-        starts, ends = numbers * self.side // VECTOR_SIDE, -(-(numbers + 1) * self.side // VECTOR_SIDE)
+        small = 16  # pixels of a side, before principal components are taken
+        numbers, pixels = np.arange(small), np.arange(self.side)
+        starts, ends = numbers * self.side // small, -(-(numbers + 1) * self.side // small)
         return np.asarray(((pixels >= starts[:, None]) & (pixels < ends[:, None])) / (ends - starts)[:, None])
 
     def vectors(self, values: np.ndarray) -> np.ndarray:
@@ -196,10 +200,10 @@ class Image(Content):
         return graph.node("Flatten", graph.node("MatMul", rows, graph.constant(self._shrink.T)))
 
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
-        return [Part(name, "") for name in part_names(GRID**2 if count is None else count)]
+        return [Part(name, "") for name in part_names(self.grid**2 if count is None else count)]
 
     def image(self, values: np.ndarray, count: int | None) -> tuple[np.ndarray, tuple[int, int]]:
-        side = GRID if count is None else round(count**0.5)
+        side = self.grid if count is None else round(count**0.5)
         return values.transpose(1, 2, 0), (side, side)
 
     def hide_part(self, values: np.ndarray, index: int, count: int) -> None:

@@ -33,8 +33,6 @@ __all__ = ["Number"]
 logger = logging.getLogger(__name__)
 
 PLAIN_WRITING = Writing()
-NUM_QUANTILES = 65  # that describe a column
-CLIP_QUANTILE = 0.001  # numbers beyond this quantile, on either side, are clipped to it
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,8 @@ class Number(Cell):
     writing: Writing = PLAIN_WRITING
     clock: bool = False
     limits: Limits | None = None
+    quantile_count: ClassVar[int] = 65
+    clip_quantile: ClassVar[float] = 0.001  # numbers beyond it, on either side, are clipped to it
     kind: ClassVar[str] = "number"
     order: ClassVar[int] = 0
     precedence: ClassVar[int] = 1
@@ -74,7 +74,7 @@ class Number(Cell):
             report_unreadable(values, range(len(values)), f"{str(values.iloc[0])!r} is not a number", len(values))
         for problem in _doubts(values, writing, numbers):
             logger.warning("column %r: %s", column.name, problem)
-        levels = np.linspace(0, 1, NUM_QUANTILES)
+        levels = np.linspace(0, 1, cls.quantile_count)
         known = numbers[~np.isnan(numbers)]
         quantiles, limits = (
             pd.Series(levels).groupby(np.quantile(known, levels)).mean(),
@@ -109,7 +109,7 @@ class Number(Cell):
         if not training and self.limits is not None and WATCH.get() is not None:
             note_numbers(Numbers(self.name, column, numbers, self.limits, self.bounds, self._all_of_training))
         ranks = np.interp(numbers, *self.quantiles)
-        return ndtri(np.minimum(np.maximum(ranks, CLIP_QUANTILE), 1 - CLIP_QUANTILE))
+        return ndtri(np.minimum(np.maximum(ranks, self.clip_quantile), 1 - self.clip_quantile))
 
     def _all_of_training(self) -> str:
         return f"{self.shown(self.values[0])} to {self.shown(self.values[-1])}"
@@ -150,7 +150,7 @@ class Number(Cell):
         if value is None or (self.limits is not None and not self.limits.holds(float(value))):
             return None
         rank = float(np.interp(value, *self.quantiles))
-        return float(ndtri(min(max(rank, CLIP_QUANTILE), 1 - CLIP_QUANTILE)))
+        return float(ndtri(min(max(rank, self.clip_quantile), 1 - self.clip_quantile)))
 
     def decode(self, value: float) -> str:
         number = float(np.interp(ndtr(value), self.ranks, self.values))
@@ -194,7 +194,7 @@ class Number(Cell):
     @property
     def saved_problem(self) -> str:
         values, ranks = np.array(self.values), np.array(self.ranks)
-        if not 1 <= len(values) == len(ranks) <= NUM_QUANTILES:
+        if not 1 <= len(values) == len(ranks) <= self.quantile_count:
             return f"it has {len(values)} quantiles at {len(ranks)} levels"
         if not (np.isfinite(values).all() and (np.diff(values) > 0).all() and (np.diff(ranks) > 0).all()):
             return "its quantiles do not rise"

@@ -28,7 +28,6 @@ __all__ = ["Text", "PretrainedText"]
 logger = logging.getLogger(__name__)
 
 WORD = re.compile(r"\w+|[^\w\s]")  # or a punctuation mark
-MAX_VOCABULARY = 5000  # words per column
 MAX_WORDS, MAX_TOKENS = 48, 64  # of the longest text; tokens are those of a pretrained encoder
 FIRST_WORD = 2  # number of a word; 0 is padding, 1 a word that training had not, or rarely
 
@@ -88,6 +87,7 @@ class Text(Words):
     words: tuple[str, ...]
     length: int
     strange: float = 0.0
+    max_vocabulary: ClassVar[int] = 5000
 
     @classmethod
     def recognise(cls, values: pd.Series) -> Guess | None:
@@ -115,7 +115,9 @@ class Text(Words):
         counts = Counter(word.lower() for text in texts for word in text)
         lengths = np.array([len(text) for text in texts])
         length = int(np.clip(np.quantile(lengths, 0.95), 1, MAX_WORDS))
-        known = [word for word, _ in sorted(counts.most_common(MAX_VOCABULARY), key=lambda item: (-item[1], item[0]))]
+        known = [
+            word for word, _ in sorted(counts.most_common(cls.max_vocabulary), key=lambda item: (-item[1], item[0]))
+        ]
         vocabulary = set(known)
         alone = [
             sum(own[word] == counts[word] or word not in vocabulary for word in own.elements()) > own.total() / 2
@@ -141,8 +143,8 @@ class Text(Words):
 
     @property
     def saved_problem(self) -> str:
-        fine = 1 <= self.length <= MAX_WORDS and len(set(self.words)) == len(self.words) <= MAX_VOCABULARY
-        return "" if fine else f"it reads {self.length} words, or knows more than {MAX_VOCABULARY}, or one twice"
+        fine = 1 <= self.length <= MAX_WORDS and len(set(self.words)) == len(self.words) <= self.max_vocabulary
+        return "" if fine else f"it reads {self.length} words, or knows more than {self.max_vocabulary}, or one twice"
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], folder: Path) -> Column:
