@@ -14,7 +14,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 import report
-from gauge.reports.figures import draw_lines
+from gauge_lab.figures import draw_lines
 from gauge_lab.formats import Table
 from gauge_lab.published import PUBLISHED
 from report.ages import write_ages

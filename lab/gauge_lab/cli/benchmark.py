@@ -130,9 +130,9 @@ def compare(
 
 def _report(finished: "list[tuple[Result, Path | None]]", refused: dict[str, str], execution: Execution) -> None:
     """Write the results, their table in all formats and the figures, and print the table."""
-    from gauge.reports.figures import draw_lines
     from gauge.training.checkpoint import write_text
     from gauge_lab.comparison import paired
+    from gauge_lab.figures import draw_lines
     from gauge_lab.published import PUBLISHED
     from gauge_lab.recording import write_lines
     from gauge_lab.results import training_speed, write_results

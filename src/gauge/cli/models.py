@@ -78,4 +78,5 @@ def audit(
     from gauge.tabular.table.files import read_table_file
 
     result = classifier.audit(read_table_file(table)[:samples])
-    print(json.dumps(result.to_json(), indent=2) if as_json else result)
+    lines = result.to_string(index=False, float_format="%.2f", na_rep="–")
+    print(result.to_json(orient="records", indent=2) if as_json else lines)

@@ -36,7 +36,6 @@ def inspect(
     target: Annotated[str | None, typer.Option(help="The column with the labels.")] = None,
     column: Kinds = None,
     max_categories: MaxCategories = 255,
-    out: Annotated[Path | None, typer.Option(help="Where to draw what is missing together, .png or .svg.")] = None,
     against: Annotated[
         Path | None,
         typer.Option(help="A model of `gauge fit`: what moved since its training, and which rows are unlike it."),
@@ -56,36 +55,25 @@ def inspect(
         print(classifier.drift(read_table_file(table)))
         return
     with heavy_imports():
-        from gauge.data.files import write_bytes
-        from gauge.reports.figures import draw_missingness
         from gauge.tabular.table.columns import ImageFiles
         from gauge.tabular.table.inspection import inspect_table
         from gauge.tabular.table.paths import table_folder
 
     kinds, files = named("--column", column, KIND), ImageFiles(table_folder(table), outside_images)
-    if out is not None and out.suffix not in (".png", ".svg"):
-        raise ValueError(f"{out} should end in .png or .svg")
     inspection = inspect_table(
         read_table_file(table), target=target, kinds=kinds, files=files, max_categories=max_categories
     )
     print(inspection.text())
-    if out is not None:
-        write_bytes(out, lambda file: draw_missingness(inspection.together, file, out.suffix[1:]))
-        print(f"\nwhat is missing together: {out}")
 
 
 def predict(
     model: ModelOrExport,
     table: TableFile,
-    out: Annotated[
-        Path | None, typer.Option(help="File for the predictions, .csv or .parquet; with --ray a folder of parts.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the predictions, .csv or .parquet.")] = None,
     keep: Annotated[list[str] | None, typer.Option(help="A column to copy, such as an id; may be repeated.")] = None,
     coverage: Coverage = None,
     by_class: ByClass = False,
     outside_images: OutsideImages = False,
-    ray: Annotated[bool, typer.Option("--ray", help="Predict Parquet files on a Ray cluster (RAY_ADDRESS).")] = False,
-    workers: Annotated[int, typer.Option(min=1, help="Workers on the cluster, each with a model.")] = 2,
     plugin: Plugins = None,
     device: Device = None,
     strict: Strict = False,
@@ -102,21 +90,6 @@ def predict(
     elif by_class:
         raise ValueError("--by-class is for prediction sets; add a coverage, for example --coverage 0.9")
     options: dict[str, Any] = {"keep": keep or (), "coverage": coverage, "by_class": by_class}
-    files: dict[str, Any] = {"device": device, "outside_images": outside_images}
-    if ray and strict:
-        raise ValueError(
-            "--strict looks at all rows together, and workers of --ray see parts; leave one of the two out"
-        )
-    if ray:
-        _predict_on_ray(model, table, out, workers, **options, **files)
-    else:
-        _predict_here(model, table, out, options, strict=strict, raw=raw, **files)
-
-
-def _predict_here(
-    model: Path, table: Path, out: Path | None, options: dict[str, Any], *, strict: bool, raw: bool, **files: Any
-) -> None:
-    """Write the predictions to a file or to the terminal, and report what the labels in the table say about them."""
     with heavy_imports():
         from gauge.data.files import write_bytes
         from gauge.deploy.exported import load_classifier
@@ -129,7 +102,9 @@ def _predict_here(
     if out is not None and out.resolve() in [path.resolve() for path in table_files(table)]:
         raise ValueError(f"{out} is the table itself, which would be overwritten; choose another file")
     with heavy_imports():  # of what the experts need
-        classifier = load_classifier(model, image_folder=table_folder(table), **files)
+        classifier = load_classifier(
+            model, device=device, image_folder=table_folder(table), outside_images=outside_images
+        )
     count = ScoredRows()
 
     def write(file: Any) -> None:
@@ -145,17 +120,6 @@ def _predict_here(
     more = f"; more: gauge evaluate {model} {table}" if model.is_dir() else ""
     for line in count.sentences(more, coverage=options["coverage"], by_class=options["by_class"]):
         print(line, file=sys.stderr)
-
-
-def _predict_on_ray(model: Path, table: Path, out: Path | None, workers: int, **options: Any) -> None:
-    from gauge.deploy.cluster import Predictor, predict_on_ray
-    from gauge.tabular.table.paths import table_folder
-
-    if out is None or out.suffix:
-        raise ValueError(f"--ray writes parts into a folder, not to {out or 'the terminal'}; give --out FOLDER")
-    predictor = Predictor(model.resolve(), image_folder=table_folder(table).resolve(), **options)
-    predict_on_ray(predictor, table, out, workers=workers)
-    print(f"the predictions are in {out}")
 
 
 def explain(

@@ -1,12 +1,10 @@
-"""Figures of the reports: curves and bars as files, images as `data:` addresses, gates as colours."""
+"""Figures of the reports: bars, images as `data:` addresses, gates as colours."""
 
 import io
 import textwrap
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -54,50 +52,6 @@ def _gate_colours() -> list[tuple[str, str]]:
     linear = np.where(steps <= 0.04045, steps / 12.92, ((steps + 0.055) / 1.055) ** 2.4)
     bright = linear @ (0.2126, 0.7152, 0.0722) > 0.179  # where WCAG's two contrast ratios are equal
     return [(f"#{name}", "#000000" if light else "#ffffff") for name, light in zip(names, bright, strict=True)]
-
-
-def draw_lines(
-    lines: Mapping[str, Mapping[float, Sequence[float]]], metric: str, path: Path, *, across: str = "missing rate"
-) -> None:
-    """Write a figure of the metric against a number: mean and deviation over seeds of every line, shifted sideways a
-    little, so that deviations do not overlap."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 4.2), layout="constrained")
-    axes = figure.add_subplot()
-    ticks = sorted({tick for points in lines.values() for tick in points})
-    step = 0.006 * (ticks[-1] - ticks[0])
-    for index, (name, points) in enumerate(lines.items()):
-        x = np.array(sorted(points))
-        means = [float(np.mean(points[tick])) for tick in x]
-        deviations = [float(np.std(points[tick], ddof=1)) if len(points[tick]) > 1 else 0.0 for tick in x]
-        x, marker = x + (index - (len(lines) - 1) / 2) * step, "os^Dv"[index % 5]
-        axes.errorbar(x, means, deviations, marker=marker, markersize=4, elinewidth=0.8, capsize=1.5, label=name)
-    axes.set_xlabel(across)
-    axes.set_ylabel(f"{metric}, %")
-    axes.set_xticks(ticks)
-    axes.grid(color="#d8dde2")
-    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-
-
-def draw_missingness(together: pd.DataFrame, file: BinaryIO, form: str) -> None:
-    """Write a figure of how the missingness of columns correlates, from -1 to 1."""
-    from matplotlib.figure import Figure
-
-    names = [str(name) for name in together]
-    side = max(3.0, 1.6 + 0.28 * len(names))
-    figure = Figure(figsize=(side + 1, side), layout="constrained")
-    axes = figure.add_subplot()
-    if names:
-        shown = axes.imshow(together.to_numpy(), cmap="RdBu_r", vmin=-1, vmax=1)
-        axes.set_xticks(range(len(names)), names, rotation=90)
-        axes.set_yticks(range(len(names)), names)
-        figure.colorbar(shown, ax=axes, shrink=0.8, label="correlation of missingness")
-    else:
-        axes.text(0.5, 0.5, "nothing is missing", ha="center", va="center")
-        axes.set_axis_off()
-    figure.savefig(file, dpi=120, format=form)
 
 
 def effects_figure(effects: pd.Series, error: pd.Series | None = None, *, title: str, label: str) -> "Figure":

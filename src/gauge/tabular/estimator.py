@@ -16,7 +16,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gauge.choices import did_you_mean
-from gauge.tabular.evidence.audit import CellAudit
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.decisions import score_weights
 from gauge.tabular.evidence.drift import Drift
@@ -583,7 +582,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         with self._ready(X) as (fitted, X):
             return fitted.drift(X)
 
-    def audit(self, X: Any, *, seed: int = 0) -> CellAudit:
+    def audit(self, X: Any, *, seed: int = 0) -> pd.DataFrame:
         """Return how far the trust in cells can be believed.
 
         Some known values are hidden and imputed, others swapped with another row's, and the trust is compared with the
@@ -598,8 +597,11 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         Returns
         -------
-        CellAudit
-            `print` it for a report in words.
+        DataFrame
+            A line for all columns together and one for each: `imputed_right`, the share of hidden values whose imputed value
+            is right (the same category, or a number within half a standard deviation); `auc_imputed` and `auc_swapped`, how
+            well the trust tells right from wrong imputed values (in a single column, those with an error below its median
+            from the others), and sound values from swapped ones, 0.5 being chance; and the calibration errors of the trust.
         """
         with self._ready(X) as (fitted, X):
             return fitted.audit(X, seed=seed)

@@ -18,7 +18,7 @@ from gauge.choices import pick
 from gauge.reports.card import model_card
 from gauge.reports.evidence import RowEvidence
 from gauge.tabular.evidence.advice import absent, advice_table, check_costs, expected_gains
-from gauge.tabular.evidence.audit import CellAudit, audit_cells
+from gauge.tabular.evidence.audit import audit_cells
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.drift import Drift, Profile, measure_drift
 from gauge.tabular.evidence.effects import importance
@@ -209,7 +209,7 @@ class Fitted(Record, TableClassifier):
         frame, rows = self.read(X)
         return measure_drift(self.profile, frame, rows, self.missing_rates, self.n_rows["train"])
 
-    def audit(self, X: Any, *, seed: int = 0) -> CellAudit:
+    def audit(self, X: Any, *, seed: int = 0) -> pd.DataFrame:
         """See `GaugeClassifier.audit`."""
         _, rows = self.read(X)
         if self.trust is None:

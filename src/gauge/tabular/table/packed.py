@@ -24,7 +24,7 @@ def open_table(path: Path) -> Iterator[Any]:
         file: Any = stack.enter_context(path.open("rb"))
         if packed := packing(path):
             try:
-                opened = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile}
+                opened: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
                 content = opened[packed](file) if packed in opened else _only_member(file, stack)
                 stack.enter_context(content)
             except DAMAGED as error:
