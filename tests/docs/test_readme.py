@@ -75,6 +75,12 @@ def test_the_file_map_is_the_tree(page, root):
     assert [name for name in tests if name not in listed["tests/"]] == []
 
 
+def test_every_path_that_a_page_names_exists(root):
+    for path in (*root.glob("*.md"), *root.glob("docs/*.md")):
+        for name in re.findall(r"`((?:src|lab|tests|docs|studies|perf|results|examples)/[^`\s{}<>]*)", path.read_text()):
+            assert any(root.glob(name)), f"{path.name} names {name}, which does not exist"
+
+
 def test_every_table_is_the_one_that_the_runs_of_its_entry_give(root, monkeypatch):
     monkeypatch.syspath_prepend(root / "docs")
     generate = runpy.run_path(str(root / "docs" / "generate.py"))
