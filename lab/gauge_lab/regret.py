@@ -94,9 +94,9 @@ def _level(
     others = {other: np.mean([*seeds.values()]) for other, seeds in cell.items() if other != row}
     best = max(others, key=others.__getitem__)
     differences = [cell[row][seed] - cell[best][seed] for seed in sorted(cell[row].keys() & cell[best].keys())]
-    found = Difference.from_values(differences, overlap=overlap)
+    gap = Difference.from_values(differences, overlap=overlap)
     return Level(
-        benchmark, condition, best, found.mean, found.interval, found.equivalence(margin), found.not_behind(margin)
+        benchmark, condition, best, gap.mean, gap.interval, gap.equivalence(margin), gap.not_behind(margin)
     )
 
 

@@ -77,7 +77,9 @@ def test_the_file_map_is_the_tree(page, root):
 
 def test_every_path_that_a_page_names_exists(root):
     for path in (*root.glob("*.md"), *root.glob("docs/*.md")):
-        for name in re.findall(r"`((?:src|lab|tests|docs|studies|perf|results|examples)/[^`\s{}<>]*)", path.read_text()):
+        for name in re.findall(
+            r"`((?:src|lab|tests|docs|studies|perf|results|examples)/[^`\s{}<>]*)", path.read_text()
+        ):
             assert any(root.glob(name)), f"{path.name} names {name}, which does not exist"
 
 

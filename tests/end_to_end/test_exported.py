@@ -239,8 +239,8 @@ def of_a_file(graph):
 
 GRAPHS = {
     endless: r"cannot be read as ONNX \(it has the operator Loop\); export it again",
-    doubled: "answers with something else than probabilities; export it again",
-    renamed: "cannot answer .*; export it again",
+    doubled: "has another output than probabilities; export it again",
+    renamed: "cannot predict .*; export it again",
     of_a_file: "cannot be read as ONNX .*; export it again",
 }
 

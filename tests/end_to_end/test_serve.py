@@ -390,7 +390,7 @@ def test_a_client_that_does_not_read_its_answers_is_dropped(fitted):
             connection.settimeout(5)
             with suppress(OSError):
                 connection.sendall(many)
-            while not refused_connections(client, "answer not read"):
+            while not refused_connections(client, "response not read"):
                 time.sleep(0.05)
         assert client.predict(ROW)[0] == 200
 
@@ -448,7 +448,7 @@ def test_a_request_that_takes_too_long_is_refused(fitted, monkeypatch):
     delay_predictions(monkeypatch, lambda: time.sleep(0.5))
     with serving(fitted[0] / "model", limits=Limits(seconds=0.05)) as client:
         status, answer = client.predict(ROW)
-    assert (status, answer["detail"]) == (503, "no answer within 0.05 seconds; send fewer rows")
+    assert (status, answer["detail"]) == (503, "no response within 0.05 seconds; send fewer rows")
 
 
 def test_with_too_many_requests_others_are_refused_and_counted_while_health_and_metrics_answer(fitted, monkeypatch):

@@ -8,7 +8,7 @@ import typer
 
 def laboratory(command: str) -> Any:
     """The function or the group of that command, None where the laboratory is not installed."""
-    return next((found.load() for found in entry_points(group="gauge.commands", name=command)), None)
+    return next((point.load() for point in entry_points(group="gauge.commands", name=command)), None)
 
 
 def register(app: typer.Typer, panel: str) -> None:

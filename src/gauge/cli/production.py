@@ -32,7 +32,7 @@ def serve(
     max_rows: Annotated[int, typer.Option(min=1, help="Most rows of a request.")] = 1000,
     max_cells: Annotated[int, typer.Option(min=1, help="Most values of a request, in all its rows.")] = 100_000,
     max_batch: Annotated[int, typer.Option(min=1, help="Most rows that are predicted together.")] = 1024,
-    time_limit: Annotated[str, typer.Option(help="Longest time for an answer, e.g. 30s.")] = "30s",
+    time_limit: Annotated[str, typer.Option(help="Longest time for a response, e.g. 30s.")] = "30s",
     max_connections: Annotated[
         int, typer.Option(min=1, help="Most open connections; one address has half of them.")
     ] = 2000,
@@ -40,9 +40,9 @@ def serve(
     plugin: Plugins = None,
     device: Device = None,
 ) -> None:
-    """Answer predictions over HTTP: POST /predict and /explain, GET /health, /metrics and /openapi.json.
+    """Serve predictions over HTTP: POST /predict and /explain, GET /health, /metrics and /openapi.json.
 
-    A model that is saved again in the same place is loaded without a restart.
+    A model that is saved again in the same folder is loaded without a restart.
     """
     try:
         from gauge.deploy.requests import Limits

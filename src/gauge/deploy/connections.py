@@ -1,7 +1,7 @@
 """Connections of the server: how long they may take, how many a client may have, and what happens to those beyond.
 
-uvicorn waits forever for the rest of a header, and for a client to read its answer. Here both have a time-out, and a client
-that opens too many connections loses the oldest of those that wait for it.
+uvicorn waits forever for the rest of a header, and for a client to read its response. Here both have a time-out, and a
+client that opens too many connections loses the oldest of those that wait for it.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class Connections:
 
 def _refuse_one(group: "list[Connection]", new: "Connection") -> None:
     """Close the connection that has waited longest for its client, or the new one if none has waited for a moment."""
-    patient = [each for each in group if each.state != "answer" and not each.refused]
+    patient = [each for each in group if each.state != "response" and not each.refused]
     oldest = min(patient, key=lambda each: each.since, default=new)
     grace = 0.2  # seconds, for what a new connection has sent to be read
     (oldest if new.since - oldest.since > grace else new).refuse(503, "too many connections")
@@ -76,7 +76,7 @@ def _refuse_one(group: "list[Connection]", new: "Connection") -> None:
 
 class Connection(HttpToolsProtocol):
     """One connection. `state` is what it is for since the time `since`: a `header` or the rest of a `body` is to come, the
-    server works on its `answer`, or it is `idle` between two requests."""
+    server works on its `response`, or it is `idle` between two requests."""
 
     def __init__(self, connections: Connections, **options: Any) -> None:
         super().__init__(**options)
@@ -85,7 +85,7 @@ class Connection(HttpToolsProtocol):
         self.read, self.unsent = (
             self.since,
             0,
-        )  # when the client last took something of an answer, and what is left of it
+        )  # when the client last took something of a response, and what is left of it
         self.received = self.body_received = 0
         self.held = b""
 
@@ -142,12 +142,14 @@ class Connection(HttpToolsProtocol):
         if self.refused:
             return
         self.received = self.body_received = 0
-        self._enter({"body": "answer", "header": "idle"}.get(self.state, self.state))  # idle: it is answered already
+        self._enter(
+            {"body": "response", "header": "idle"}.get(self.state, self.state)
+        )  # idle: it has its response already
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         waiting = self.pipeline[-1][0] if self.pipeline else None  # the next request, which came with this one
-        self._enter("idle" if waiting is None else "body" if waiting.more_body else "answer")
+        self._enter("idle" if waiting is None else "body" if waiting.more_body else "response")
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -164,7 +166,7 @@ class Connection(HttpToolsProtocol):
             self.read = now
         self.unsent = unsent
         if now - self.read > limits.idle_seconds:
-            self.all.on_refused("answer not read")
+            self.all.on_refused("response not read")
             self.transport.abort()
         elif self.state == "idle" and seconds > limits.idle_seconds and not unsent:
             self.transport.close()
@@ -174,8 +176,8 @@ class Connection(HttpToolsProtocol):
             self.refuse(408, "body time-out")
 
     def refuse(self, status: int, reason: str) -> None:
-        """Answer with the status and close the connection; only close it where the client would take that for the answer to
-        another request. What the client still sends is not read."""
+        """Respond with the status and close the connection; only close it where the client would take that for
+        the response to another request. What the client still sends is not read."""
         if self.state != "idle" and (self.cycle is None or self.cycle.response_complete or self.state == "body"):
             phrase, detail = {
                 400: (b"Bad Request", b"this is no request of HTTP/1.1; check its lines, headers and length"),

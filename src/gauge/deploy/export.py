@@ -76,7 +76,7 @@ def export(
     outputs are `probabilities`; those of a network also `logits` and, where it has gates, `scores` and `gates`. A network
     needs an `example` batch for the shapes of its inputs; a `GaugePlusClassifier` knows them. The columns of a classifier
     travel along as JSON in the metadata, so that `gauge predict model.onnx` needs no torch. All of a classifier is exported,
-    or only the `experts` that are named, which then answer without the others; a part that cannot be exported is an error.
+    or only the `experts` that are named, which then predict without the others; a part that cannot be exported is an error.
     The written file is compared with the model before this returns.
     """
     path = Path(path)
@@ -206,14 +206,14 @@ def _write(model: Any, path: Path, metadata: Mapping[str, Any]) -> bytes:
 
 
 def _with_experts(fitted: Fitted, names: Sequence[str] | None) -> Fitted:
-    """The classifier with some of its experts, which answer without the others."""
+    """The classifier with some of its experts, which predict without the others."""
     known = dict.fromkeys(fitted.experts)
     for name in names or ():
         pick(known, name, "expert in this classifier")
     if names is None or set(names) == set(known):
         return fitted
     some = fitted.ensemble.only([name for name in fitted.experts if name in names])
-    return replace(fitted, ensemble=some, prediction_sets=None)  # they belong to the answers of all
+    return replace(fitted, ensemble=some, prediction_sets=None)  # they belong to the predictions of all
 
 
 def _left_out(fitted: Fitted, whole: Fitted) -> dict[str, str]:
@@ -223,7 +223,7 @@ def _left_out(fitted: Fitted, whole: Fitted) -> dict[str, str]:
     if len(scores) and len(fitted.experts) == 1:
         alone = scores[fitted.experts[0]]
         cost = f" (log loss {alone:.3f} instead of {scores['combined']:.3f} on rows held out)"
-    reason = f"the file answers as {' and '.join(fitted.experts)} alone{cost}"
+    reason = f"the file predicts by {' and '.join(fitted.experts)} alone{cost}"
     weights = expert_weights(whole.leaderboard)
     others = [name for name in whole.experts if name not in fitted.experts]
     return {f"expert {name!r} (weight {100 * weights[name]:.0f} %)": reason for name in others}
@@ -255,8 +255,8 @@ def _example_rows(schema: Schema, vocabularies: Mapping[str, Sequence[str]]) -> 
         observed = encoded.observed[modality].tolist()
         lines = [" ".join(each) if given else "" for each, given in zip(chosen.tolist(), observed, strict=True)]
         texts[schema.contents[modality].name] = np.array(lines, object)
-    told_apart = [column for column in schema.table if column.tells_rare_apart]
-    rare = {column.name: draw.integers(column.cardinality - 1, column.level_count, EXAMPLE) for column in told_apart}
+    rare_columns = [column for column in schema.table if column.tells_rare_apart]
+    rare = {column.name: draw.integers(column.cardinality - 1, column.level_count, EXAMPLE) for column in rare_columns}
     cycles = draw.uniform(-1, 1, (EXAMPLE, len(schema.cycle_positions))).astype(np.float32)
     return Rows(schema, encoded, texts, rare, cycles)
 

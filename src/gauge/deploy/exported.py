@@ -123,7 +123,7 @@ def load_classifier(
 
 
 class ExportedClassifier(TableClassifier):
-    """The classifier in a file that `gauge.export` wrote; the same answers as its own, up to rounding."""
+    """The classifier in a file that `gauge.export` wrote; with the same predictions as its own, up to rounding."""
 
     def __init__(
         self, path: str | Path, *, image_folder: str | Path | None = None, outside_images: bool = False
@@ -195,11 +195,11 @@ class ExportedClassifier(TableClassifier):
             frame = self.frame(X)
             encoded = encode_rows(self.columns, frame, self.files)
             nothing = [None] * len(frame)
-            return self._answers(encoded, lambda name: frame[name].tolist() if name in frame else nothing)
+            return self._probabilities(encoded, lambda name: frame[name].tolist() if name in frame else nothing)
 
     def predict_row_with_observed(self, row: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
         with watched():
-            return self._answers(encode_row(self.columns, row, self.files), lambda name: [row[name]])
+            return self._probabilities(encode_row(self.columns, row, self.files), lambda name: [row[name]])
 
     def _texts(self, values: Values) -> dict[str, Iterable[str]]:
         """The whole texts of the columns whose terms are counted."""
@@ -218,13 +218,13 @@ class ExportedClassifier(TableClassifier):
 
         beside = {}
         if "rare" in self._inputs:
-            told_apart = [cell for cell in cells(self.columns) if cell.tells_rare_apart]
-            beside["rare"] = np.stack([cell.rare_levels(given(cell)) for cell in told_apart], 1)
+            rare = [cell for cell in cells(self.columns) if cell.tells_rare_apart]
+            beside["rare"] = np.stack([cell.rare_levels(given(cell)) for cell in rare], 1)
         if "cycles" in self._inputs:
             beside["cycles"] = cycles(self.columns, given)
         return beside
 
-    def _answers(
+    def _probabilities(
         self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], values: Values
     ) -> tuple[np.ndarray, np.ndarray]:
         """The probabilities of encoded rows, and which columns they have; `values` are those of a column by its name."""
@@ -240,7 +240,7 @@ class ExportedClassifier(TableClassifier):
         return {name: values for name, values in feed.items() if name in self._inputs}
 
     def _run(self, feed: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
-        """The probabilities of rows; an error if the graph cannot answer, or answers with something else."""
+        """The probabilities of rows; an error if the graph cannot predict, or has another output."""
         batch_rows = 256
         try:
             parts = [
@@ -252,11 +252,11 @@ class ExportedClassifier(TableClassifier):
             probabilities = np.concatenate([np.zeros((0, len(self.classes))), *parts])
         except Exception as error:  # onnxruntime's errors share no base class but this
             reason = str(error).partition("\n")[0][:200]
-            raise ValueError(f"{self.path} cannot answer ({reason}); export it again") from error
+            raise ValueError(f"{self.path} cannot predict ({reason}); export it again") from error
         # the probabilities of a row sum to 1 but for rounding
         wrong = probabilities.shape[0] != rows or not (abs(probabilities.sum(1) - 1) < 1e-3).all()
         if wrong or (probabilities < 0).any():
-            raise ValueError(f"{self.path} answers with something else than probabilities; export it again")
+            raise ValueError(f"{self.path} has another output than probabilities; export it again")
         return probabilities
 
 

@@ -9,7 +9,7 @@ from gauge import __version__
 ROUTES = {
     "POST /predict": "The class of every row, the probability of each class, its prediction set, and notes",
     "POST /explain": "Every unit of every row with its effect, trust and score, and notes",
-    "GET /health": "Whether the server answers, and with which model",
+    "GET /health": "Whether the server is up, and with which model",
     "GET /metrics": "Counters for Prometheus",
     "GET /openapi.json": "These routes and the columns of this model",
 }
@@ -30,13 +30,13 @@ def openapi(model: str, rows: type[BaseModel]) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for route, summary in ROUTES.items():
         method, path = route.lower().split()
-        operation: dict[str, Any] = {"summary": summary, "responses": {"200": {"description": "The answer"}}}
+        operation: dict[str, Any] = {"summary": summary, "responses": {"200": {"description": "The response"}}}
         if method == "post":
             operation |= {
                 "requestBody": body,
                 "parameters": [strict, *([coverage, by_class] if path == "/predict" else [])],
             }
-            operation["responses"]["422"] = {"description": "The places and the reasons of what cannot be read"}
+            operation["responses"]["422"] = {"description": "Where something cannot be read, and why"}
         paths[path] = {method: operation}
     info = {"title": f"GAUGE: {model}", "version": __version__}
     return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}

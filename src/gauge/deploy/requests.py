@@ -16,14 +16,14 @@ from gauge.tabular.table.cells import MISSING
 from gauge.tabular.table.columns import Cell, Column
 from gauge.tabular.table.guard import Watch
 
-MAX_LISTED_PROBLEMS = 10  # in an answer
+MAX_LISTED_PROBLEMS = 10  # in a response
 
 Note = dict[str, str]
 Problem = dict[str, str]
 
 
 class RefusedError(Exception):
-    """A request that is answered with an error."""
+    """A request whose response is an error."""
 
     def __init__(self, status: int, detail: Any) -> None:
         super().__init__(detail)
@@ -54,17 +54,17 @@ class Limits:
     pixels, all_pixels
         Those of an image, and of all images of a request.
     seconds
-        For an answer, once its request is complete.
+        For a response, once its request is complete.
     header_seconds, body_seconds
         For a client to send the headers and the body of a request.
     idle_seconds
-        Between two requests over one connection, and for a client to read the next part of an answer.
+        Between two requests over one connection, and for a client to read the next part of a response.
     connections, client_connections
         Open at the same time, and from one address.
     in_flight
-        Complete requests that are not yet answered.
+        Complete requests that wait for their response.
     received
-        Bytes of all bodies that are received or wait for their answer.
+        Bytes of all bodies that are received or wait for their response.
     batch
         Rows that are predicted together.
     """

@@ -29,7 +29,7 @@ from gauge.deploy.store import Loaded, Store
 
 logger = logging.getLogger(__name__)
 
-Answer = dict[str, Sequence[dict[str, Any]]]
+Content = dict[str, Sequence[dict[str, Any]]]
 
 
 class Service:
@@ -49,17 +49,17 @@ class Service:
         self.explaining = asyncio.Lock()  # one part at a time, so that a prediction waits for no more than that
 
     async def predict(self, request: Request) -> Response:
-        async def answer(body: bytes) -> Answer:
+        async def content(body: bytes) -> Content:
             promise, loaded = read_promise(request.query_params), self.store.current
             rows = [(cells, promise) for cells in await _rows(loaded, body)]
             return {"predictions": await self.batcher.predict(loaded.predictions, rows)}
 
-        return await self._respond(request, answer)
+        return await self._respond(request, content)
 
     async def explain(self, request: Request) -> Response:
         explained_rows = 8  # together, before predictions that wait have their turn
 
-        async def answer(body: bytes) -> Answer:
+        async def content(body: bytes) -> Content:
             loaded = self.store.current
             rows = await _rows(loaded, body)
             explanations: list[dict[str, Any]] = []
@@ -73,7 +73,7 @@ class Service:
                     explanations += await self.batcher.in_thread(partial(loaded.explanations, part))
             return {"explanations": explanations}
 
-        return await self._respond(request, answer)
+        return await self._respond(request, content)
 
     async def health(self, request: Request) -> Response:
         classes = self.store.current.classifier.classes.tolist()
@@ -107,13 +107,13 @@ class Service:
             await asyncio.sleep(seconds)
             await asyncio.to_thread(self.store.refresh)
 
-    async def _respond(self, request: Request, answer: Callable[[bytes], Awaitable[Answer]]) -> Response:
-        """The answer as JSON, or the error with its status."""
+    async def _respond(self, request: Request, make: Callable[[bytes], Awaitable[Content]]) -> Response:
+        """The content that is made of the body, as JSON, or the error with its status."""
         close = {"Connection": "close"}  # the rest of the body is not read
         headers = {408: close, 413: close, 415: close, 503: {"Retry-After": "1"} | close}
         path, started = request.scope["path"], time.perf_counter()
         try:
-            content: dict[str, Any] = await self._answered(request, answer)
+            content: dict[str, Any] = await self._content(request, make)
             status = 200
         except RefusedError as error:
             status, content = error.status, {"detail": error.detail}
@@ -124,7 +124,7 @@ class Service:
         except ClientDisconnect:
             status, content = 499, {"detail": "the client has closed the connection"}
         except TimeoutError:
-            status, content = 503, {"detail": f"no answer within {self.limits.seconds:g} seconds; send fewer rows"}
+            status, content = 503, {"detail": f"no response within {self.limits.seconds:g} seconds; send fewer rows"}
         except Exception:
             logger.exception("a request to %s failed", path)
             status, content = 500, {"detail": "the server failed; its log says why"}
@@ -132,8 +132,8 @@ class Service:
         self.seconds.labels(path).observe(time.perf_counter() - started)
         return JSONResponse(content, status, headers=headers.get(status))
 
-    async def _answered(self, request: Request, answer: Callable[[bytes], Awaitable[Answer]]) -> Answer:
-        """The answer to a request that is read, unless too many wait for theirs."""
+    async def _content(self, request: Request, make: Callable[[bytes], Awaitable[Content]]) -> Content:
+        """What is made of the body of a request, unless too many wait for theirs."""
         _check_headers(request)
         strict = read_switch(request.query_params, "strict")
         async with self._body(request) as body:
@@ -142,7 +142,7 @@ class Service:
             self.in_flight += 1
             try:
                 async with asyncio.timeout(self.limits.seconds):
-                    content = await answer(body)
+                    content = await make(body)
             finally:
                 self.in_flight -= 1
         notes = [row["notes"] for rows in content.values() for row in rows]  # on values that count as missing
@@ -152,7 +152,7 @@ class Service:
 
     @asynccontextmanager
     async def _body(self, request: Request) -> AsyncIterator[bytes]:
-        """The body of a request, read no further than the limits; its bytes count as received until it is answered."""
+        """The body of a request, read no further than the limits; its bytes count as received until it has its response."""
         content, limit = bytearray(), self.limits.body
         try:
             async for part in request.stream():

@@ -1,4 +1,4 @@
-"""Store: the classifier of a server and its answers to rows; it is loaded again when its files change."""
+"""Store: the classifier of a server and its predictions for rows; it is loaded again when its files change."""
 
 import logging
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ class Loaded:
             else:
                 probabilities, observed = self.classifier.predict_with_observed(self.frame(rows))
         names = [str(label) for label in self.classifier.classes.tolist()]
-        answers = [
+        predictions = [
             {"prediction": predicted, "probabilities": dict(zip(names, row, strict=True)), "notes": noted}
             for predicted, row, noted in zip(
                 self.classifier.decide(probabilities).tolist(),
@@ -73,8 +73,8 @@ class Loaded:
             coverage, by_class = promise
             sets = self.classifier.sets(probabilities, observed, coverage, by_class=by_class)
             for row, held in enumerate(set_names(self.classifier, sets)):
-                answers[row] |= {"set": held} if requested[row][1] == promise else {}
-        return answers
+                predictions[row] |= {"set": held} if requested[row][1] == promise else {}
+        return predictions
 
     def explanations(self, rows: Sequence[RowCells]) -> list[dict[str, Any]]:
         """The prediction for each row, its units, and notes on values that count as missing."""
@@ -89,7 +89,7 @@ class Loaded:
 @dataclass
 class Store:
     """The classifier in use. A replaced file is loaded beside it, and used once it is complete; until then, and if it cannot
-    be read, the old one answers."""
+    be read, the old one stays in use."""
 
     path: Path
     limits: Limits
@@ -113,7 +113,7 @@ class Store:
                 self.current = self._load(state)
                 self.reloads, self.problem = self.reloads + 1, None
                 logger.info("loaded the changed model %s", self.path)
-        except Exception as error:  # whatever is wrong with a new model, the old one answers
+        except Exception as error:  # whatever is wrong with a new model, the old one stays in use
             if str(error) != self.problem:
                 logger.warning("the changed model is not used: %s", error)
             self.problem = str(error)
@@ -135,6 +135,6 @@ class Store:
 
 
 def _evidence(row: RowEvidence) -> dict[str, Any]:
-    answers = dict(zip(("prediction", "probability"), row.prediction, strict=True))
+    predicted = dict(zip(("prediction", "probability"), row.prediction, strict=True))
     columns = {"effects": dict(row.effects), "helpful": {name: gain._asdict() for name, gain in row.helpful.items()}}
-    return answers | columns | {"units": [asdict(unit) for unit in row.units]}
+    return predicted | columns | {"units": [asdict(unit) for unit in row.units]}

@@ -50,8 +50,8 @@ def wrap(
         The largest share of a token's effect that may be left when its gate is closed.
 
     The first batch shows whether the model can be gated, and so does every longer one: read through its tokens it has to
-    answer as it does by itself, and of the effect of a token whose gate is closed at most the share `max_leak` may be left.
-    Otherwise it is refused.
+    have the logits of the model itself, and of the effect of a token whose gate is closed at most the share `max_leak` may
+    be left. Otherwise it is refused.
     """
     if not isinstance(model, nn.Module):
         raise ValueError(f"wrap takes an nn.Module, not {type(model).__name__}; give the model itself (pipeline.model)")
@@ -215,8 +215,8 @@ class Wrapped(nn.Module):
         )
 
     def _check(self, classifier: TokenClassifier) -> int:
-        """Whether the model answers through its tokens as by itself, what its head reads, the leak of a closed token, and
-        how many positions are fixed."""
+        """Whether the model has the same logits through its tokens as by itself, what its head reads, the leak of a closed
+        token, and how many positions are fixed."""
         check_logits(classifier)
         bypass = measured_bypass(classifier)
         if bypass is not None and bypass > self.max_leak:

@@ -68,11 +68,11 @@ def expected_gains(
 
 def helpful(gains: np.ndarray, names: Sequence[str]) -> list[dict[str, Gain]]:
     """Return the missing values of each row that are expected to help beyond chance, the largest gain first."""
-    found = []
+    rows = []
     for line in gains:
         order = [index for index in np.argsort(-line[:, 0], kind="stable") if line[index, 1] > 0]
-        found.append({names[index]: Gain(*line[index].tolist()) for index in order})
-    return found
+        rows.append({names[index]: Gain(*line[index].tolist()) for index in order})
+    return rows
 
 
 def absent(frame: pd.DataFrame, rows: Rows) -> np.ndarray:

@@ -182,10 +182,10 @@ class CellTrust:
         for index, bins in enumerate(self.bins):
             given = self.distribution(cells, index)
             named = given[:, : len(bins.values)]
-            place = (
+            number = (
                 named.argmax(1) if bins.edges is None else (given.cumsum(1) < 0.5).sum(1).clip(max=len(bins.values) - 1)
             )
-            guesses[:, index] = bins.values[place]
+            guesses[:, index] = bins.values[number]
         return guesses
 
     def suggestion(self, cells: np.ndarray, index: int) -> str:

@@ -86,8 +86,8 @@ class Weights(NamedTuple):
             return float(value), (slopes + penalty).ravel()
 
         start = np.zeros(2 * votes.shape[1])
-        found = minimize(loss, start, jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 100})
-        return cls(*found.x.reshape(2, -1))
+        result = minimize(loss, start, jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 100})
+        return cls(*result.x.reshape(2, -1))
 
 
 @dataclass(frozen=True)

@@ -55,10 +55,10 @@ class GraphRows:
         observed = graph.gather(self.observed("table"), np.array([position]), 1)
         codes = graph.gather(self.values("table"), np.array([position]), 1)
         levels = graph.cast(graph.node("Where", observed, codes, graph.constant(np.float32(0))), np.int64)
-        told_apart = [each.name for each in self.schema.table if each.tells_rare_apart]
-        if column.name in told_apart:
-            rare = graph.input("rare", np.int64, [len(told_apart)])
-            rare = graph.gather(rare, np.array([told_apart.index(column.name)]), 1)
+        rare_columns = [each.name for each in self.schema.table if each.tells_rare_apart]
+        if column.name in rare_columns:
+            rare = graph.input("rare", np.int64, [len(rare_columns)])
+            rare = graph.gather(rare, np.array([rare_columns.index(column.name)]), 1)
             levels = graph.node("Where", graph.node("Equal", levels, graph.constant(column.rare_code)), rare, levels)
         return graph.node("Squeeze", levels, graph.constant(np.array([1]))), observed
 

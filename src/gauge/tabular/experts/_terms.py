@@ -108,11 +108,11 @@ class _Read:
         from scipy.sparse import csr_matrix
 
         terms, counts = count_terms(texts, self.numbers)
-        found = counts > 0
-        weights = np.where(found, (1 + np.log(np.maximum(counts, 1))) * self.idf[terms], 0.0)
+        counted = counts > 0
+        weights = np.where(counted, (1 + np.log(np.maximum(counts, 1))) * self.idf[terms], 0.0)
         weights /= np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), np.finfo(float).tiny)
-        ends = np.concatenate([[0], found.sum(1).cumsum()])
-        vectors = csr_matrix((weights[found], terms[found], ends), (len(texts), len(self.idf)))
+        ends = np.concatenate([[0], counted.sum(1).cumsum()])
+        vectors = csr_matrix((weights[counted], terms[counted], ends), (len(texts), len(self.idf)))
         vectors.sort_indices()
         return vectors
 

@@ -130,7 +130,7 @@ def bounded_bytes(path: Path) -> bytes:
 
 
 def _check_size(path: Path, limit: int) -> None:
-    """An error if a file is larger: a sparse one of terabytes takes no place on a disk, and hours to read."""
+    """An error if a file is larger: a sparse one of terabytes takes no space on a disk, and hours to read."""
     size = path.stat().st_size
     if size > limit:
         raise ValueError(f"{path} has {size:,} bytes, the limit is {limit:,}; fit the classifier again")

@@ -43,8 +43,8 @@ class Rows:
         """Rows whose columns are `given` where more than their encoding is read."""
         texts = {column.name: column.texts(given(column)) for column in schema.contents.values()}
         known = {name: cells for name, cells in texts.items() if cells is not None}
-        told_apart = [column for column in schema.table if column.tells_rare_apart]
-        rare = {column.name: column.rare_levels(given(column)) for column in told_apart}
+        rare_columns = [column for column in schema.table if column.tells_rare_apart]
+        rare = {column.name: column.rare_levels(given(column)) for column in rare_columns}
         return cls(schema, encoded, known, rare, cycles_of(schema.table, given))
 
     def __len__(self) -> int:
