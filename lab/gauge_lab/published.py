@@ -16,10 +16,7 @@ import csv
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["DYMO_PUBLISHED", "ELSEWHERE", "PUBLISHED", "SOURCES", "TEST_SAMPLES", "Cited"]
-
-TEST_SAMPLES = {"polymnist": 7_000, "mst": 7_000, "celeba": 19_867}
-"""The independent test samples behind each published accuracy, from one seed. MST has 140,000 samples of 7,000 digits."""
+__all__ = ["ELSEWHERE", "PUBLISHED", "SOURCES", "Cited"]
 
 SOURCES = {
     "FUML": "Duan et al. 2025, Deep Fuzzy Multi-view Learning for Reliable Classification, ICML 2025, table 2: mean and "
@@ -61,7 +58,4 @@ def _read_elsewhere(path: Path) -> tuple[Cited, ...]:
 PUBLISHED = _read(Path(__file__).with_suffix(".csv"))
 """Percent by benchmark, row and protocol."""
 
-DYMO_PUBLISHED = {"celeba": {"missing=text": PUBLISHED["celeba"]["m3care:m3care-dagger"]["missing=text"] + 3.88}}
-"""What DyMo's authors report themselves: 3.88 points over the best other method on CelebA (README of siyi-wind/DyMo), which
-is M3Care† among the baselines that both papers share. The GAUGE paper's number of DyMo_c is a reproduction."""
 ELSEWHERE = _read_elsewhere(Path(__file__).with_name("published_elsewhere.csv"))

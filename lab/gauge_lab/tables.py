@@ -9,7 +9,6 @@ from gauge_lab.comparison import Paired
 from gauge_lab.formats import Table, TableCell
 from gauge_lab.results import GATES, Result
 
-REFERENCE = "gauge"
 CHANCE = 0.05
 
 
@@ -21,7 +20,7 @@ def result_table(
 ) -> Table:
     """The table of some results; `pairs` decide which cells differ from GAUGE's beyond chance."""
     sign_note = (
-        f"↑ ↓: above or below {REFERENCE}, p < {CHANCE:g} in a paired t test over seeds, clustered by backbone and "
+        f"↑ ↓: above or below gauge, p < {CHANCE:g} in a paired t test over seeds, clustered by backbone and "
         "corrected by Holm over the rows of a column."
     )
     if not results:
@@ -69,7 +68,7 @@ def _scalars(configs: Sequence[Mapping[str, Any]], when: str, end: str) -> list[
 
 
 def _differs(pair: Paired) -> bool:
-    return pair.other == REFERENCE and pair.p_corrected is not None and pair.p_corrected < CHANCE
+    return pair.other == "gauge" and pair.p_corrected is not None and pair.p_corrected < CHANCE
 
 
 def _cell(results: list[Result]) -> TableCell:

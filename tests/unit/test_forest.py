@@ -6,7 +6,7 @@ import lightgbm
 import numpy as np
 import pytest
 
-from gauge.tabular.experts._forest import DTYPES, MAX_CATEGORY, Forest
+from gauge.tabular.experts._forest import DTYPES, Forest
 
 OPTIONS = {"verbosity": -1, "num_threads": 1, "min_data_in_leaf": 3, "deterministic": True, "force_row_wise": True}
 
@@ -108,8 +108,8 @@ WRONG = {
     ],
     "missing has": [_at("missing", 0, 3)],
     "set_size does not count": [_at("set_size", 0, 2**31 - 1), _at("set_size", 1, -1)],
-    "category is not": [_at("categories", 0, -1), _at("categories", 0, MAX_CATEGORY + 1)],
-    "do not rise": [_at("categories", 0, MAX_CATEGORY)],
+    "category is not": [_at("categories", 0, -1), _at("categories", 0, Forest.max_category + 1)],
+    "do not rise": [_at("categories", 0, Forest.max_category)],
     "outputs": [lambda _: {"outputs": 10**9}, lambda _: {"outputs": 1}],
     "not complete": [lambda _: {"outputs": True}, lambda _: {"features": "6"}, lambda _: {"objective": None}],
     "features is": [lambda _: {"features": 10**12}, lambda _: {"features": -1}],
@@ -144,7 +144,7 @@ def test_a_circle_of_splits_is_refused():
 
 def test_sets_of_categories_are_bounded_before_they_are_built(monkeypatch):
     forest = Forest.from_booster(MODELS["five classes"]())
-    monkeypatch.setattr("gauge.tabular.experts._forest.MAX_SET_WORDS", 2)
+    monkeypatch.setattr("gauge.tabular.experts._forest.Forest.max_set_words", 2)
     with pytest.raises(ValueError, match="sets of categories are too large"):
         replace(forest)
 

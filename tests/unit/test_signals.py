@@ -15,7 +15,7 @@ from scipy.io import wavfile
 from gauge import ExportedClassifier, GaugeClassifier, export
 from gauge.deploy.requests import Limits, RefusedError, RequestReader
 from gauge.tabular.table.columns import ImageFiles, ReadOptions
-from gauge.tabular.table.columns.signal import MAX_SAMPLES, UNITS, Signal
+from gauge.tabular.table.columns.signal import Signal
 from gauge.tabular.table.columns.vector import Vector
 from gauge.tabular.table.inspection import inspect_table
 
@@ -72,7 +72,7 @@ def test_arrays_and_all_files_are_recognised_and_give_the_same_values(tmp_path):
     contents = [(tmp_path / name).read_bytes() for name in written["wav"]]
     place = ImageFiles(tmp_path, outside=False)
     reference = Signal.from_column(pd.Series(written["wav"], name="ecg"), ReadOptions(files=place))
-    assert (reference.channels, reference.length % UNITS, reference.rate) == (2, 0, RATE)
+    assert (reference.channels, reference.length % Signal.units, reference.rate) == (2, 0, RATE)
     assert reference.note == f"signals with 2 channels at 125 Hz, up to {reference.length} samples"
     expected, observed = reference.encode(pd.Series(written["wav"], name="ecg"), place)
     assert observed.all()
@@ -118,14 +118,14 @@ def test_a_vector_is_no_signal_and_every_number_of_it_is_read(tmp_path):
 
 
 def test_a_long_signal_is_averaged_and_one_of_another_rate_resampled(tmp_path):
-    time = np.arange(3 * MAX_SAMPLES) / 8000
+    time = np.arange(3 * Signal.max_samples) / 8000
     wave = np.sin(2 * np.pi * 3 * time)
     wavfile.write(tmp_path / "long.wav", 8000, wave.astype(np.float32))
     wavfile.write(tmp_path / "slow.wav", 4000, wave[::2].astype(np.float32))
     wavfile.write(tmp_path / "bytes.wav", 8000, (wave * 32767).astype(np.int16))
     place = ImageFiles(tmp_path)
     column = Signal.from_column(pd.Series(["long.wav"] * 3, name="sound"), ReadOptions(files=place))
-    assert (column.step, column.length, column.rate) == (3, MAX_SAMPLES, 8000)
+    assert (column.step, column.length, column.rate) == (3, Signal.max_samples, 8000)
     values, observed = column.encode(pd.Series(["long.wav", "slow.wav", "bytes.wav"]), place)
     assert observed.all()
     inner = slice(50, -50)
@@ -138,7 +138,7 @@ def test_a_long_signal_is_averaged_and_one_of_another_rate_resampled(tmp_path):
 
 def test_every_expert_learns_from_signals(table, files, model):
     assert model.schema_.modalities["signal0"][0].name == "ecg"
-    assert model.model_.encoder.unit_counts["signal0"] == UNITS + 1
+    assert model.model_.encoder.unit_counts["signal0"] == Signal.units + 1
     known = table[table["ecg"].notna()]
     for expert in model.experts_:
         probabilities = model.fitted_.ensemble.only([expert]).predict(model.fitted_.read(known)[1])
@@ -150,13 +150,13 @@ def test_every_expert_learns_from_signals(table, files, model):
 
 def test_the_evidence_shows_where_in_time(table, model, tmp_path):
     explanation = model.explain(table.iloc[[1, 3, 5, 7]], exact=True)
-    effects = np.zeros(UNITS)
+    effects = np.zeros(Signal.units)
     for row in explanation.rows:
         units = [unit for unit in row.units if unit.column == "ecg"]
-        assert len(units) == UNITS
+        assert len(units) == Signal.units
         assert units[-1].name.endswith(" s")
         effects += [abs(unit.used) for unit in units]
-        assert row.images["ecg"].grid == (1, UNITS)
+        assert row.images["ecg"].grid == (1, Signal.units)
     starts = [float(unit.name.split("–")[0]) for unit in units]
     assert 0.9 <= starts[int(effects.argmax())] <= 1.25, effects
     explanation.to_html(tmp_path / "page.html")

@@ -36,7 +36,6 @@ from gauge.values import Batch
 
 logger = logging.getLogger(__name__)
 
-EXAMPLE = 8  # rows that stand for those of a classifier
 CHECKED = (1, 5)  # samples with which a written file is compared with the model
 
 Run = Callable[..., Sequence[np.ndarray]]
@@ -146,7 +145,9 @@ def _write_classifier(fitted: Fitted, path: Path, metadata: Mapping[str, Any]) -
     example = _example_rows(fitted.schema, rows.vocabularies)
     parts = [example.take(np.arange(count)) for count in CHECKED]
     # single rows, as texts of a batch hide what a row with one of two texts meets
-    parts += [example.take(np.array([i % EXAMPLE])).without(each.name) for i, each in enumerate(fitted.columns[:50])]
+    parts += [
+        example.take(np.array([i % len(example)])).without(each.name) for i, each in enumerate(fitted.columns[:50])
+    ]
     difference = max(_apart(fitted.ensemble, session, rows, part) for part in parts)
     _check(difference, path)
     shapes = {value.name: tuple(value.shape[1:]) for value in session.get_inputs()}
@@ -230,8 +231,8 @@ def _left_out(fitted: Fitted, whole: Fitted) -> dict[str, str]:
 
 
 def _example(schema: Schema) -> Encoded:
-    """Random rows in the form of a classifier's own, half of their images and texts missing."""
-    blank, draw, rows = schema.blank(EXAMPLE), np.random.default_rng(0), np.arange(EXAMPLE)
+    """Eight random rows in the form of a classifier's own, half of their images and texts missing."""
+    blank, draw, rows = schema.blank(8), np.random.default_rng(0), np.arange(8)
     inputs, observed = {}, {}
     for index, (name, values) in enumerate(blank.inputs.items()):
         if name == "table":
@@ -249,15 +250,16 @@ def _example(schema: Schema) -> Encoded:
 def _example_rows(schema: Schema, vocabularies: Mapping[str, Sequence[str]]) -> Rows:
     """Such rows with texts of terms that are counted."""
     encoded, draw = _example(schema), np.random.default_rng(0)
+    count = len(encoded.empty)
     texts = {}
     for modality, terms in vocabularies.items():
-        chosen = draw.choice(np.array(terms, object), (EXAMPLE, 5))  # terms in each text
+        chosen = draw.choice(np.array(terms, object), (count, 5))  # terms in each text
         observed = encoded.observed[modality].tolist()
         lines = [" ".join(each) if given else "" for each, given in zip(chosen.tolist(), observed, strict=True)]
         texts[schema.contents[modality].name] = np.array(lines, object)
     rare_columns = [column for column in schema.table if column.tells_rare_apart]
-    rare = {column.name: draw.integers(column.cardinality - 1, column.level_count, EXAMPLE) for column in rare_columns}
-    cycles = draw.uniform(-1, 1, (EXAMPLE, len(schema.cycle_positions))).astype(np.float32)
+    rare = {column.name: draw.integers(column.cardinality - 1, column.level_count, count) for column in rare_columns}
+    cycles = draw.uniform(-1, 1, (count, len(schema.cycle_positions))).astype(np.float32)
     return Rows(schema, encoded, texts, rare, cycles)
 
 

@@ -20,7 +20,6 @@ from gauge.training.traced import Graphable
 from gauge.types import Scorer
 from gauge.wrapping.wrap import Wrapped, wrap
 
-FORMAT: Literal["gauge-wrapped-1"] = "gauge-wrapped-1"
 GATES, WEIGHTS = "gauge.safetensors", "model.safetensors"
 CHECKED = ("applies_gates", "leak", "pools", "reads_last", "longest", "attentions")  # known after a first batch
 
@@ -28,7 +27,7 @@ CHECKED = ("applies_gates", "leak", "pools", "reads_last", "longest", "attention
 class _Settings(BaseModel):
     """What a file with gates says of the wrapped model beside it."""
 
-    wrapped: Literal["gauge-wrapped-1"]
+    wrapped: Literal["gauge-wrapped-1"] = "gauge-wrapped-1"
     version: str
     score: str
     fixed: Annotated[int, Field(ge=0)] | None
@@ -58,7 +57,6 @@ def save_wrapped(model: Wrapped, folder: str | Path) -> None:
         )
     network = model.model
     settings = _Settings(
-        wrapped=FORMAT,
         version=__version__,
         score=_scorer_name(model.score),
         fixed=model.fixed,
@@ -121,7 +119,7 @@ def export_wrapped(
     inputs = {name: value.cpu() for name, value in example.items() if name != "labels"}
     flat = _Flat(deepcopy(model).cpu().float().eval().requires_grad_(False), tuple(inputs))
     flat(*inputs.values())  # the first batch shows whether the model can be gated
-    return write_graph(flat, list(inputs.values()), path, kind, {"format": FORMAT, "version": __version__})
+    return write_graph(flat, list(inputs.values()), path, kind, {"format": "gauge-wrapped-1", "version": __version__})
 
 
 class _Flat(Graphable):

@@ -14,9 +14,6 @@ from gauge.reports.templates import template
 WIDTH, HEIGHT = 320.0, 250.0  # of a chart, in the units of its drawing
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 10.0, 10.0, 38.0  # margins for axes
 MAX_CLASSES = 12  # of a confusion matrix; of more classes the most frequent confusions are listed
-NAMES = {name: name.replace("_", " ") for name in ("log_loss", "calibration_error", "average_precision")} | {
-    "auc": "AUC"
-}
 
 Style = Literal["main", "second", "third", "fourth", "fifth", "sixth", "reference"]
 CURVES: tuple[Style, ...] = ("main", "second", "third", "fourth", "fifth", "sixth")  # those of lines that are compared
@@ -120,6 +117,11 @@ def interval(value: float, low: float = nan, high: float = nan, sign: str = "") 
     return f"{value:{sign}.3f}" + ("" if isnan(low) else f" [{low:{sign}.3f}, {high:{sign}.3f}]")
 
 
+def metric_name(metric: str) -> str:
+    """Return what readers call a metric."""
+    return "AUC" if metric == "auc" else metric.replace("_", " ")
+
+
 def _lines(frame: pd.DataFrame) -> Iterable[Any]:
     """Return the lines of a table, with a name for each cell."""
     return frame.itertuples(index=False)
@@ -130,7 +132,7 @@ def score_grid(scores: pd.DataFrame) -> TextTable:
     return TextTable(
         "Beside simpler models",
         "The same rows, by the class shares of training and, where they are among the experts, boosted trees alone.",
-        ("", *(NAMES.get(metric, metric) for metric in dict.fromkeys(scores["metric"]))),
+        ("", *map(metric_name, dict.fromkeys(scores["metric"]))),
         [
             (str(name), *(interval(*cells) for cells in part[["value", "low", "high"]].to_numpy(float)))
             for name, part in scores.groupby("model", sort=False)
@@ -183,7 +185,7 @@ def parts_grid(title: str, note: str, parts: pd.DataFrame) -> TextTable:
     def text(cell: Any) -> str:
         return interval(*cell) if isinstance(cell, tuple) else interval(cell) if isinstance(cell, float) else str(cell)
 
-    heads = ["", *(NAMES.get(name, name) for name in parts.columns[1:])]
+    heads = ["", *map(metric_name, parts.columns[1:])]
     return TextTable(title, note, heads, [[text(cell) for cell in line] for line in _lines(parts)])
 
 

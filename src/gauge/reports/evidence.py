@@ -19,7 +19,6 @@ from gauge.reports.templates import template
 
 ColumnKind = Literal["number", "category", "text", "image", "signal"]
 State = Literal["observed", "missing"]
-STATES: tuple[State, ...] = get_args(State)
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,7 @@ def render_rows(rows: Sequence[RowEvidence], part: str = "column") -> str:
 def _rendered(layout: str, rows: Sequence[RowEvidence], **values: object) -> str:
     views = [_View(row) for row in rows]
     values |= {name: any(getattr(view, name) for view in views) for name in ("effects", "gated", "scored", "trusts")}
-    values |= {"by_score": by_score, "states": STATES}
+    values |= {"by_score": by_score, "states": get_args(State)}
     values["parts"] = "modalities" if values["part"] == "modality" else f"{values['part']}s"
     # lines of a table that are always shown
     html = template("evidence.html").render(layout=layout, views=views, fold=12, **values)
@@ -184,7 +183,7 @@ def _columns(row: RowEvidence) -> list[_Column]:
     for unit in row.units:
         columns.setdefault(unit.column, []).append(unit)
     return [
-        _Column(name, units, units[0].kind, min((unit.state for unit in units), key=STATES.index))
+        _Column(name, units, units[0].kind, min((unit.state for unit in units), key=get_args(State).index))
         for name, units in columns.items()
     ]
 
@@ -206,9 +205,7 @@ class _View:
         cells = [unit for unit in row.units if unit.kind in ("number", "category")]
         self.cells = sorted(by_score(cells), key=_by_use)
         self.rich = [column for column in self.columns if column.kind not in ("number", "category")]
-        self.not_observed = {
-            state: [column.name for column in self.columns if column.state == state] for state in STATES[1:]
-        }
+        self.missing = [column.name for column in self.columns if column.state == "missing"]
         self.score, self.used = largest("score"), max(largest("used"), 0.1)  # what a full bar stands for at least
         self.changed = row.ungated is not None and row.ungated[0] != row.prediction[0]
         self.gated = any(isinstance(unit, GatedUnit) for unit in row.units)
@@ -264,7 +261,7 @@ def overview(rows: Sequence[RowEvidence], estimates: Mapping[str, Gain]) -> pd.D
     means: dict[str, pd.Series] = {
         **{str(name): values for name, values in measured.items()},
         "doubtful": pd.Series({name: doubtful[str(name)] for name in state}),
-        **{name: (state == name).mean() for name in STATES},
+        **{name: (state == name).mean() for name in get_args(State)},
     }
     lines = pd.DataFrame(means).sort_values("effect", ascending=False)
     return lines.astype(object).where(lines.notna(), None)

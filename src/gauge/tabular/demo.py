@@ -27,11 +27,6 @@ from gauge.training.metrics import ACCURACY
 
 BLANK = 0.3  # of the training cells
 RATES = (0.0, BLANK, 0.7)
-NOTES = {
-    "GaugeClassifier": "a network, boosted trees and a linear model, combined by weights learned on rows held out",
-    "Boosted trees": "LightGBM with its defaults, on the same columns, with one more for every word of a text",
-    "Logistic regression": "the same columns, blanks filled with the mean",
-}
 Predicted = Mapping[float, Mapping[str, np.ndarray]]
 """Class probabilities by the share of blank cells and by model."""
 
@@ -189,6 +184,11 @@ def section(by_table: Mapping[str, tuple[Predicted, np.ndarray]]) -> Section:
         else "Auto MPG (UCI, 1993), a real table of 392 cars with seven numbers and a name, which often tells."
     )
     halves = f"half of the rows, {len(labels)}, are the test"
+    notes = {
+        "GaugeClassifier": "a network, boosted trees and a linear model, combined by weights learned on rows held out",
+        "Boosted trees": "LightGBM with its defaults, on the same columns, with one more for every word of a text",
+        "Logistic regression": "the same columns, blanks filled with the mean",
+    }
     return Section(
         title="Tables with gaps" if several else "A table with gaps",
         asked=" ".join(f"{name.capitalize()}: {TABLES[name]().question}?" for name in by_table),
@@ -203,7 +203,7 @@ def section(by_table: Mapping[str, tuple[Predicted, np.ndarray]]) -> Section:
                 tuple(estimate(each[name]) for each in predicted.values()),
                 featured=name == "GaugeClassifier",
             )
-            for name, note in NOTES.items()
+            for name, note in notes.items()
         ),
         findings=(*findings, *complete, *(map(alone, by_table) if several else ())),
     )

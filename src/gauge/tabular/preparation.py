@@ -21,8 +21,6 @@ from gauge.tabular.table.labelled import Labelled, rows_to_use, unlabelled_to_us
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Encoded, Schema
 
-ESTIMATED = -1.0  # a rate that is estimated from the table
-
 PROBABLE = ("auto", "accuracy", "auc", "log_loss")  # metrics for which the most probable class is best
 
 
@@ -75,7 +73,7 @@ def make_recipe(options: Mapping[str, Any], seed: int, classes: int) -> Recipe:
     pick(dict.fromkeys((*PROBABLE, *get_scorer_names())), options["metric"], "metric")
     return Recipe(
         **{name: options[name] for name in copied},
-        rate=ESTIMATED if options["missing_rate"] is None else options["missing_rate"],
+        rate=-1.0 if options["missing_rate"] is None else options["missing_rate"],
         seed=seed,
         classes=classes,
         seconds=options["time_limit"],
@@ -109,7 +107,7 @@ class Prepared:
         """The table with its values read, and the recipe with the rate and the steps that suit them."""
         encoded = schema.encode(data.every_row, files, training=True)
         missing_rates = schema.missing_rates(encoded)
-        if recipe.rate == ESTIMATED:
+        if recipe.rate < 0:  # it was left to be estimated
             # limits of the share of values that training hides
             rate = min(0.9, max(0.5, 2 * max(missing_rates.values())))
             recipe = replace(recipe, rate=round(rate, 2))

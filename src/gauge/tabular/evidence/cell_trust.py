@@ -13,7 +13,7 @@ shift from rows held out, too.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit, logit, softmax
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
     import lightgbm
 
 SWAPPED = 0.1  # share of wrong cells that trust expects
-MIN_ROWS = 50  # to learn from
-TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
-CERTAIN = 1e-6  # how near to 0 and 1 probabilities may come
-PRIOR_WEIGHT = 0.05  # of the distribution without the other cells: nothing is ruled out
-LEVELS = np.linspace(0, 1, 41)  # quantiles of what mean and scale leave unexplained
 
 
 @dataclass(frozen=True)
@@ -44,6 +39,7 @@ class Bins:
     edges: np.ndarray | None
     points: np.ndarray
     prior: np.ndarray
+    tolerance: ClassVar[float] = 0.5  # of an imputed number, in standard deviations of its column
 
     @classmethod
     def from_values(cls, column: Cell, values: np.ndarray) -> Self:
@@ -81,7 +77,11 @@ class Bins:
         """Return the share of every bin that counts as right where `values` were imputed: [values, bins]."""
         if self.edges is None:
             return np.eye(len(self.prior))[self(values)]
-        return (np.abs(self.points - values[:, None, None]) <= TOLERANCE).mean(2)
+        return (np.abs(self.points - values[:, None, None]) <= self.tolerance).mean(2)
+
+    def smoothed(self, given: np.ndarray) -> np.ndarray:
+        """Return the distribution mixed with a little of that without the other cells: nothing is ruled out."""
+        return 0.95 * given + 0.05 * self.prior
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,7 @@ class Conditional:
 
     forests: Sequence[Forest]
     quantiles: np.ndarray | None
+    levels: ClassVar[np.ndarray] = np.linspace(0, 1, 41)  # of the quantiles
 
     @cached_property
     def scores(self) -> list[ForestScores]:
@@ -104,7 +105,7 @@ class Conditional:
         assert bins.edges is not None
         *means, scale = (_scores(each, given)[:, 0] for each in self.scores)
         errors = (bins.edges - np.mean(means, 0)[:, None]) / np.exp(scale)[:, None]
-        below = np.interp(errors, self.quantiles, LEVELS)
+        below = np.interp(errors, self.quantiles, self.levels)
         return np.diff(below, prepend=0.0, append=1.0)
 
 
@@ -118,13 +119,14 @@ class CellTrust:
     given: Sequence[Conditional | None]
     observed_line: tuple[float, float] = (1.0, float(logit(1 - SWAPPED)))
     imputed_line: tuple[float, float] = (1.0, 0.0)
+    certain: ClassVar[float] = 1e-6  # how near to 0 and 1 probabilities may come
 
     @classmethod
     def fit(cls, rows: Rows, seed: int) -> Self | None:
         """None for tables that are too small, or too wide, to learn it from."""
         cells, columns = rows.cells, rows.schema.table
         # a wider table has no trust
-        if len(rows) < MIN_ROWS or not 2 <= len(columns) <= 200:
+        if len(rows) < 50 or not 2 <= len(columns) <= 200:
             return None
         draw = np.random.default_rng(seed)
         # wide tables: fewer rows, but no fewer than that
@@ -145,14 +147,14 @@ class CellTrust:
         observed = _line(self._ratios(swapped)[known], ~wrong[known], self.observed_line)
         shown = _hidden(cells, draw)
         hidden, guesses = np.isnan(shown) & ~np.isnan(cells), self.guesses(shown)
-        logits = logit(self.imputed(shown, guesses)[hidden].clip(CERTAIN, 1 - CERTAIN))
+        logits = logit(self.imputed(shown, guesses)[hidden].clip(self.certain, 1 - self.certain))
         imputed = _line(logits, self.is_right(cells, guesses)[hidden], self.imputed_line)
         return replace(self, observed_line=observed, imputed_line=imputed)
 
     def is_right(self, cells: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Return whether `values` have the right category, or a number within the tolerance."""
         number = np.array([bins.edges is not None for bins in self.bins])
-        return np.abs(values - cells) <= np.where(number, TOLERANCE, 0.5)
+        return np.abs(values - cells) <= np.where(number, Bins.tolerance, 0.5)
 
     def distribution(self, cells: np.ndarray, index: int) -> np.ndarray:
         """Return the probability of every bin of a column, given the other cells: [rows, bins]."""
@@ -160,7 +162,7 @@ class CellTrust:
         if model is None or not len(cells):
             return np.tile(bins.prior, (len(cells), 1))
         given = model.probabilities(np.delete(cells, index, 1), bins)
-        return (1 - PRIOR_WEIGHT) * given + PRIOR_WEIGHT * bins.prior
+        return bins.smoothed(given)
 
     def observed(self, cells: np.ndarray) -> np.ndarray:
         """Return the trust in every cell; NaN where it is missing."""
@@ -172,7 +174,7 @@ class CellTrust:
         for index, bins in enumerate(self.bins):
             rows = np.flatnonzero(np.isnan(cells[:, index]))
             given = self.distribution(cells[rows], index)
-            right = (given * bins.near(values[rows, index])).sum(1).clip(CERTAIN, 1 - CERTAIN)
+            right = (given * bins.near(values[rows, index])).sum(1).clip(self.certain, 1 - self.certain)
             trust[rows, index] = expit(np.polyval(self.imputed_line, logit(right)))
         return trust
 
@@ -211,7 +213,7 @@ class CellTrust:
         for index, bins in enumerate(self.bins):
             number = bins(cells[:, index]).clip(max=len(bins.prior) - 1)
             given = self.distribution(cells, index)[every, number]
-            ratios[:, index] = logit(given.clip(CERTAIN, 1 - CERTAIN)) - np.log(bins.prior[number])
+            ratios[:, index] = logit(given.clip(self.certain, 1 - self.certain)) - np.log(bins.prior[number])
         return ratios
 
     def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -288,7 +290,7 @@ def _fit_column(
     own, others = bins[index], [each for number, each in enumerate(bins) if number != index]
     targets = [np.tile(cells[: len(cells) // 2, index], 2) for cells in (train, held_out)]
     known = [np.flatnonzero(~np.isnan(target)) for target in targets]
-    if len(own.prior) < 2 or min(map(len, known)) < MIN_ROWS // 4:
+    if len(own.prior) < 2 or min(map(len, known)) < 12:
         return None
     target, unseen = (target[rows] for target, rows in zip(targets, known, strict=True))
     given, new = (np.delete(cells[rows], index, 1) for cells, rows in zip((train, held_out), known, strict=True))
@@ -314,7 +316,7 @@ def _fit_column(
         fitted = Conditional([Forest.from_booster(trees)], None)
     else:
         fitted = learner.number(given, target, known[0] % (len(train) // 2) % 2 == 0)
-    learned = (1 - PRIOR_WEIGHT) * fitted.probabilities(new, own) + PRIOR_WEIGHT * own.prior
+    learned = own.smoothed(fitted.probabilities(new, own))
     number = own(unseen)
     better = np.log(learned[np.arange(len(number)), number]).mean() > np.log(own.prior[number]).mean()
     return fitted if better else None
@@ -351,5 +353,5 @@ class _Learner:
             means.append(mean)
         # 0.02: the least error of a number, in standard deviations
         scale = self.fit((given, np.log(np.abs(errors) + 0.02)), None, objective="l2", num_leaves=4)
-        quantiles = np.quantile(errors / np.exp(_predict(scale, given)), LEVELS)
+        quantiles = np.quantile(errors / np.exp(_predict(scale, given)), Conditional.levels)
         return Conditional([Forest.from_booster(each) for each in (*means, scale)], quantiles)

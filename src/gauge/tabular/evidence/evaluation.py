@@ -135,7 +135,7 @@ class Evaluation:
             lead=f"{self.rows} labelled rows: {shares}. All intervals are 95 % intervals.",
             caution=self.doubt,
             figures={
-                reports.NAMES.get(metric, metric): (f"{value:.3f}", f"{low:.3f} to {high:.3f}")
+                reports.metric_name(metric): (f"{value:.3f}", f"{low:.3f} to {high:.3f}")
                 for _, metric, value, low, high in own.itertuples(index=False)
             },
             operating=operating,

@@ -7,7 +7,7 @@ the text that LightGBM reads is written here, from arrays that have been checked
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["Forest"]
 
 ForestObjective = Literal["binary", "multiclass", "regression"]
-MAX_CATEGORY = 2**24 - 1
-MAX_SET_WORDS = 50_000_000  # of 32 bits, of all sets of categories together
 DTYPES: Mapping[str, type[np.generic]] = {
     "leaves": np.int32,
     "feature": np.int32,
@@ -87,6 +85,8 @@ class Forest:
     left: np.ndarray
     right: np.ndarray
     value: np.ndarray
+    max_category: ClassVar[int] = 2**24 - 1
+    max_set_words: ClassVar[int] = 50_000_000  # of 32 bits, of all sets of categories together
 
     def __post_init__(self) -> None:
         problem = next(self._problems(), None)
@@ -129,14 +129,14 @@ class Forest:
             yield f"a split reads a column that is not one of {self.features}"
         if (self.missing >= 3).any():  # none, zero, nan
             yield "missing has other values than 0, 1 and 2"
-        if not ((self.categories >= 0) & (self.categories <= MAX_CATEGORY)).all():
-            yield f"a category is not between 0 and {MAX_CATEGORY}"
+        if not ((self.categories >= 0) & (self.categories <= self.max_category)).all():
+            yield f"a category is not between 0 and {self.max_category}"
         starts = np.cumsum(self.set_size) - self.set_size
         rising = np.diff(self.categories) > 0
         rising[starts[(starts > 0) & (starts < len(self.categories))] - 1] = True
         if not rising.all():
             yield "the categories of a split do not rise"
-        if (self._last_categories() // 32 + 1).sum(dtype=np.int64) > MAX_SET_WORDS:
+        if (self._last_categories() // 32 + 1).sum(dtype=np.int64) > self.max_set_words:
             yield "the sets of categories are too large"
 
     def _wrong_children(self) -> Iterator[str]:

@@ -7,7 +7,7 @@ reaches. A few operations on whole rows of such tables take the place of a walk 
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from gauge.tabular.experts._forest import Forest, positions_within
 if TYPE_CHECKING:
     import lightgbm
 
-MAX_LEAVES = 16  # of a tree: bits of a mask
 ZERO = 1e-35  # numbers within it of 0 are 0 to LightGBM
 MASK = np.uint16
 
@@ -46,13 +45,14 @@ class LeafTables:
     outputs: int
     columns: tuple[Intervals, ...]
     values: np.ndarray
+    max_leaves: ClassVar[int] = 16  # of a tree: bits of a mask
 
     @classmethod
     def from_forest(cls, forest: Forest) -> Self | None:
         """None for a forest with so many leaves or columns that LightGBM is faster."""
         read, trees = np.unique(forest.feature), len(forest.leaves)
         # with more columns walking through the trees is faster
-        if forest.leaves.max() > MAX_LEAVES or len(read) > 32:
+        if forest.leaves.max() > cls.max_leaves or len(read) > 32:
             return None
         kept_left, kept_right = _kept_leaves(forest)
         tree = np.repeat(np.arange(trees), forest.leaves - 1)
@@ -74,7 +74,7 @@ class LeafTables:
             read_by, first = np.unique(tree[splits], return_index=True)
             possible[read_by] &= np.bitwise_and.reduceat(masks, first)
             columns.append(Intervals(int(column), ends, np.ascontiguousarray(possible[by_output].T)))
-        values = np.zeros((trees, MAX_LEAVES))
+        values = np.zeros((trees, cls.max_leaves))
         leaf = positions_within(forest.leaves)
         values[np.repeat(np.arange(trees), forest.leaves), _position(_bit(leaf))] = forest.value
         return cls(forest.outputs, tuple(columns), values[by_output].reshape(-1))
@@ -87,14 +87,14 @@ class LeafTables:
 
     def _scores(self, cells: np.ndarray) -> np.ndarray:
         if not self.columns:  # no tree has a split
-            possible = np.ones((len(cells), len(self.values) // MAX_LEAVES), MASK)
+            possible = np.ones((len(cells), len(self.values) // self.max_leaves), MASK)
         else:
             possible = self.columns[0].leaves(cells)
             others = np.empty_like(possible)
             for column in self.columns[1:]:
                 possible &= column.leaves(cells, others)
         index = _position(possible).astype(np.intp)
-        index += np.arange(0, len(self.values), MAX_LEAVES)
+        index += np.arange(0, len(self.values), self.max_leaves)
         return np.take(self.values, index, mode="clip").reshape(len(cells), self.outputs, -1).sum(-1)
 
 

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Trees"]
 
-MAX_ROUNDS = 400
-MAX_TREES = 10_000  # a round has one for each class; where that leaves fewer rounds, they are larger steps
-
 
 class Trees(Expert):
     """The number of rounds is the one with the least loss on the rows held out, over all folds."""
+
+    most_rounds = 400
+    most_trees = 10_000  # a round has one for each class; where that leaves fewer rounds, they are larger steps
 
     def __init__(self, forest: Forest, terms: Terms, pixels: PixelComponents, scores: ColumnScores) -> None:
         self.forest, self.raw_scores = forest, ForestScores(forest)
@@ -48,7 +48,7 @@ class Trees(Expert):
         import lightgbm  # it imports scikit-learn, which takes longer than most predictions
 
         binary = task.classes == 2
-        max_rounds = min(MAX_ROUNDS, max(default_rounds, MAX_TREES // task.classes))
+        max_rounds = min(cls.most_rounds, max(default_rounds, cls.most_trees // task.classes))
         options = {
             "learning_rate": 0.06,
             "num_leaves": 15,
@@ -65,7 +65,7 @@ class Trees(Expert):
             "num_threads": num_threads(),
             "seed": task.recipe.seed % 2**31,
         }
-        if max_rounds < MAX_ROUNDS:
+        if max_rounds < cls.most_rounds:
             # with 50 classes: with fewer bins a third of the time, half as many trees to predict with, no worse
             options["learning_rate"] = 0.2
         elif len(task.rows) > 20_000:
@@ -173,7 +173,7 @@ def _data(task: Task, rows: np.ndarray, cells: np.ndarray, train: "lightgbm.Data
 
     categorical = [index for index, size in enumerate(task.rows.schema.cardinalities) if size > 1]
     # 63 bins lose values that matter exactly, such as distances; 255 take longer
-    few_rows, many_trees = len(task.rows) <= 10_000, MAX_ROUNDS * task.classes > MAX_TREES
+    few_rows, many_trees = len(task.rows) <= 10_000, Trees.most_rounds * task.classes > Trees.most_trees
     bins = 127 if few_rows or many_trees else 255
     if cells.shape[1] > 100:
         bins = 31  # a fifth of the time, and no worse

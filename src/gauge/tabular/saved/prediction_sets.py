@@ -10,7 +10,7 @@ for each class, from the rows held out of that class: sets then hold the rows of
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 COVERAGE = 0.9  # unless another is asked for
 MIN_SCORES = 400  # of a group: fewer rows are hidden several times
-DECIMALS = 6  # of a score, rounded up
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,7 @@ class PredictionSets:
 
     columns: int
     groups: Sequence[Group]
+    decimals: ClassVar[int] = 6  # of a score, rounded up
 
     def __post_init__(self) -> None:
         if self.columns < 1 or len(self.groups) != number_of_groups(self.columns):
@@ -84,7 +84,7 @@ class PredictionSets:
         else:
             limits = self._limits(self.groups, coverage)[None]
         group = group_numbers((~observed).sum(1), self.columns)
-        return 1 - probabilities <= limits.T[group] + 10**-DECIMALS
+        return 1 - probabilities <= limits.T[group] + 10**-self.decimals
 
     @staticmethod
     def _limits(groups: Sequence[Group], coverage: float) -> np.ndarray:
@@ -137,7 +137,7 @@ def calibrate(
         index = np.tile(chosen, copies)
         hidden = rows.take(index).keep(_kept(observed[index], counts, draw))
         right = predict(hidden)[np.arange(len(index)), labels[index]]
-        scores = np.ceil((1 - right) * 10**DECIMALS) / 10**DECIMALS
+        scores = np.ceil((1 - right) * 10**PredictionSets.decimals) / 10**PredictionSets.decimals
         order = np.argsort(scores, kind="stable")
         groups.append(Group(len(chosen), scores[order], labels[index][order]))
     return PredictionSets(columns, tuple(reversed(groups)))

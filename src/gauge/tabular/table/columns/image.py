@@ -41,8 +41,6 @@ __all__ = ["Image"]
 
 logger = logging.getLogger(__name__)
 
-REQUEST_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow hands others, such as EPS, to programs
-
 
 @dataclass(frozen=True)
 class Image(Content):
@@ -55,6 +53,14 @@ class Image(Content):
     order: ClassVar[int] = 3
     precedence: ClassVar[int] = 2
     may_be_constant: ClassVar[bool] = True
+    formats: ClassVar[tuple[str, ...]] = (
+        "PNG",
+        "JPEG",
+        "WEBP",
+        "GIF",
+        "BMP",
+        "TIFF",
+    )  # Pillow gives others to programs
     # the files of images as Python writes bytes, and images of Pillow as it writes them
     given: ClassVar[str] = r"b['\"](?:\\x89PNG|\\xff\\xd8|GIF8|RIFF|II\*|MM\\x00)|<PIL\."
     grid: ClassVar[int] = 4  # parts along a side of an image where no network divides it
@@ -171,7 +177,7 @@ class Image(Content):
         return Annotated[str, AfterValidator(lambda text, info: _requested(text, max_pixels, info.context))] | None
 
     def question(self) -> Question:
-        return Question("image", f"A photo or image file ({', '.join(REQUEST_FORMATS)}).")
+        return Question("image", f"A photo or image file ({', '.join(self.formats)}).")
 
     def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
         if self.model is None:
@@ -220,10 +226,10 @@ def _requested(text: str, max_pixels: int, request: Any) -> bytes:
     base64. `request` counts the pixels of all images."""
     try:
         content = base64.b64decode(text, validate=True)
-        with Pillow.open(io.BytesIO(content), formats=REQUEST_FORMATS) as image:
+        with Pillow.open(io.BytesIO(content), formats=Image.formats) as image:
             width, height = image.size
     except (binascii.Error, ValueError, OSError, SyntaxError, Pillow.DecompressionBombError) as error:
-        formats = ", ".join(REQUEST_FORMATS)
+        formats = ", ".join(Image.formats)
         raise ValueError(f"is not an image; send the content of an image file ({formats}) in base64") from error
     if width * height > max_pixels:
         raise ValueError(f"is an image of {width} x {height} pixels; send at most {max_pixels} pixels")

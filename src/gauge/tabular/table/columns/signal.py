@@ -40,12 +40,8 @@ __all__ = ["Signal"]
 
 logger = logging.getLogger(__name__)
 
-SUFFIXES = (".wav", ".npy", ".csv")
 WAV, NPY = b"RIFF", b"\x93NUMPY"  # how the files begin
-MAX_CHANNELS = 64
-MAX_SAMPLES = 8192  # of each channel that are read; consecutive samples of longer signals are averaged
 MAX_FILE_SAMPLES = 2**26
-UNITS = 16  # parts along time
 
 
 class Recording(NamedTuple):
@@ -67,6 +63,12 @@ class Signal(Content):
     rate: float
     means: tuple[float, ...]
     deviations: tuple[float, ...]
+    suffixes: ClassVar[tuple[str, ...]] = (".wav", ".npy", ".csv")
+    max_channels: ClassVar[int] = 64
+    max_samples: ClassVar[int] = (
+        8192  # of each channel that are read; consecutive samples of longer signals are averaged
+    )
+    units: ClassVar[int] = 16  # parts along time
     kind: ClassVar[str] = "signal"
     order: ClassVar[int] = 4
     precedence: ClassVar[int] = 0
@@ -81,7 +83,7 @@ class Signal(Content):
         arrays = values.map(lambda value: isinstance(value, np.ndarray) and value.ndim < 3).to_numpy(bool)
         words = as_words(values[~arrays])
         lists = words.str.fullmatch(r"\s*\[[\s\d.,eE+\-\[\]]*\]\s*") & (words.str.count(",") >= MIN_SAMPLES - 1)
-        files = words.str.lower().str.endswith(SUFFIXES) | words.str.match(r"b['\"](?:RIFF.*WAV|\\x93NUMPY)")
+        files = words.str.lower().str.endswith(Signal.suffixes) | words.str.match(r"b['\"](?:RIFF.*WAV|\\x93NUMPY)")
         return Guess() if arrays.sum() + (lists | files).sum() > 0.8 * len(values) else None
 
     @classmethod
@@ -103,13 +105,13 @@ class Signal(Content):
         rate = Counter(each.rate for each in recordings).most_common(1)[0][0]
         alike = [_at_rate(each, rate) for each in recordings if len(each.samples) == channels]
         longest = max(1, round(float(np.quantile([samples.shape[1] for samples in alike], 0.95))))
-        step = math.ceil(longest / MAX_SAMPLES)
+        step = math.ceil(longest / Signal.max_samples)
         every = np.concatenate(alike, 1)
         deviations = np.nan_to_num(np.nanstd(every, 1))
         return cls(
             str(column.name),
             channels,
-            min(MAX_SAMPLES, UNITS * math.ceil(longest / step / UNITS)),
+            min(Signal.max_samples, Signal.units * math.ceil(longest / step / Signal.units)),
             step,
             float(rate),
             tuple(np.nan_to_num(np.nanmean(every, 1)).tolist()),
@@ -181,10 +183,10 @@ class Signal(Content):
     def saved_problem(self) -> str:
         scales = (*self.means, *self.deviations)
         usable = (
-            1 <= self.channels <= MAX_CHANNELS
+            1 <= self.channels <= Signal.max_channels
             and len(self.means) == len(self.deviations) == self.channels
-            and UNITS <= self.length <= MAX_SAMPLES
-            and self.length % UNITS == 0
+            and Signal.units <= self.length <= Signal.max_samples
+            and self.length % Signal.units == 0
             and 1 <= self.step <= 10**9
             and all(map(math.isfinite, (self.rate, *scales)))
             and min(self.rate, 0) == 0
@@ -202,7 +204,7 @@ class Signal(Content):
     def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
         from gauge.encoders.conv_signal import ConvSignal
 
-        return ConvSignal((self.channels, self.length), dim, UNITS)
+        return ConvSignal((self.channels, self.length), dim, Signal.units)
 
     def vectors(self, values: np.ndarray) -> np.ndarray:
         """Standard features of each channel: quantiles, roughness, crossings of the median, where it ends, and the logarithm
@@ -230,7 +232,7 @@ class Signal(Content):
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
         """Stretches of time, with the least and the largest value of all channels."""
         samples = values * np.array(self.deviations)[:, None] + np.array(self.means)[:, None]
-        size, end = self.length // UNITS, int(_ends(values[None])[0])
+        size, end = self.length // Signal.units, int(_ends(values[None])[0])
         seconds, parts = self.step / self.rate if self.rate else 0.0, []
         for start in range(0, self.length, size):
             ends = (start, start + size)
@@ -252,7 +254,7 @@ class Signal(Content):
             stop = max(start + 1, -(-(column + 1) * self.length // width))
             for number, channel in enumerate(pixels[:, max(0, start - 1) : stop]):
                 image[number * height + channel.min() : number * height + channel.max() + 1, column] = (0, 104, 163)
-        return image, (1, UNITS)
+        return image, (1, Signal.units)
 
 
 def _ends(signals: np.ndarray) -> np.ndarray:
@@ -262,7 +264,7 @@ def _ends(signals: np.ndarray) -> np.ndarray:
 
 
 def _is_path(cell: Any) -> bool:
-    return isinstance(cell, str) and cell.lower().endswith(SUFFIXES)
+    return isinstance(cell, str) and cell.lower().endswith(Signal.suffixes)
 
 
 def _recording(cell: Any, files: ImageFiles) -> Recording:
@@ -301,8 +303,10 @@ def channels_of(values: Any) -> np.ndarray:
     if samples.ndim != 2 or not samples.size:
         raise ValueError(f"an array of shape {list(samples.shape)}; give [samples] or [samples, channels]")
     samples = samples.T if samples.shape[0] > samples.shape[1] else samples
-    if len(samples) > MAX_CHANNELS or samples.shape[1] > MAX_FILE_SAMPLES:
-        raise ValueError(f"{len(samples)} channels of {samples.shape[1]} samples; at most {MAX_CHANNELS} are supported")
+    if len(samples) > Signal.max_channels or samples.shape[1] > MAX_FILE_SAMPLES:
+        raise ValueError(
+            f"{len(samples)} channels of {samples.shape[1]} samples; at most {Signal.max_channels} are supported"
+        )
     return np.where(np.isfinite(samples), samples, np.nan)
 
 

@@ -27,9 +27,7 @@ __all__ = ["Text", "PretrainedText"]
 
 logger = logging.getLogger(__name__)
 
-WORD = re.compile(r"\w+|[^\w\s]")  # or a punctuation mark
 MAX_WORDS, MAX_TOKENS = 48, 64  # of the longest text; tokens are those of a pretrained encoder
-FIRST_WORD = 2  # number of a word; 0 is padding, 1 a word that training had not, or rarely
 
 
 class Words(Content):
@@ -88,6 +86,8 @@ class Text(Words):
     length: int
     strange: float = 0.0
     max_vocabulary: ClassVar[int] = 5000
+    first_word: ClassVar[int] = 2  # number of a word; 0 is padding, 1 a word that training had not, or rarely
+    word: ClassVar[re.Pattern[str]] = re.compile(r"\w+|[^\w\s]")  # or a punctuation mark
 
     @classmethod
     def recognise(cls, values: pd.Series) -> Guess | None:
@@ -111,7 +111,7 @@ class Text(Words):
         given = column[~missing(column)].map(str)
         if problem := unread_numbers(given.head(MAX_LOOKED_AT)):
             logger.warning("column %r: %s", column.name, problem)
-        texts = [WORD.findall(text) for text in given]
+        texts = [cls.word.findall(text) for text in given]
         counts = Counter(word.lower() for text in texts for word in text)
         lengths = np.array([len(text) for text in texts])
         length = int(np.clip(np.quantile(lengths, 0.95), 1, MAX_WORDS))
@@ -153,10 +153,10 @@ class Text(Words):
     @cached_property
     def word_numbers(self) -> dict[str, int]:
         """The number of every word."""
-        return {word: number for number, word in enumerate(self.words, FIRST_WORD)}
+        return {word: number for number, word in enumerate(self.words, self.first_word)}
 
     def split(self, text: str) -> list[str]:
-        return [word.group() for word in islice(WORD.finditer(text), self.length)]
+        return [word.group() for word in islice(self.word.finditer(text), self.length)]
 
     def codes(self, texts: Iterable[str]) -> Iterator[list[int]]:
         return ([self.word_numbers.get(word.lower(), 1) for word in self.split(text)] for text in texts)
@@ -164,10 +164,10 @@ class Text(Words):
     def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
         from gauge.encoders.tokens import Tokens
 
-        return Tokens((self.length,), dim, words=len(self.words) + FIRST_WORD)
+        return Tokens((self.length,), dim, words=len(self.words) + self.first_word)
 
     def unread(self, column: pd.Series) -> str:
-        longer = 100 * np.mean([len(WORD.findall(text)) > self.length for text in self.texts(column) if text])
+        longer = 100 * np.mean([len(self.word.findall(text)) > self.length for text in self.texts(column) if text])
         if not longer:
             return ""
         return (
@@ -178,10 +178,12 @@ class Text(Words):
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
         if count is not None:
             return super().parts(cell, values, count)
-        return [Part(word, word) for word in WORD.findall(str(cell))]  # trees and the linear expert read a text whole
+        return [
+            Part(word, word) for word in self.word.findall(str(cell))
+        ]  # trees and the linear expert read a text whole
 
     def text_without(self, text: str, index: int) -> str:
-        word = list(WORD.finditer(text))[index]
+        word = list(self.word.finditer(text))[index]
         return text[: word.start()] + text[word.end() :]
 
 
