@@ -1,6 +1,5 @@
 """Every encoder, backbone, imputer and expert can be exported, or says why not; the graph gives what the original gives."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from helpers import (
     imputers,
     linear_mopoe,
     noise,
-    rows_of,
     unchecked,
     unit_encoder,
 )
@@ -126,11 +124,9 @@ def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path, train, bat
         export(REFUSED[message](train), tmp_path / "model.onnx", example=batch)
 
 
-def test_a_gauge_needs_an_example_and_a_known_format(tmp_path):
+def test_a_gauge_needs_an_example(tmp_path):
     with pytest.raises(ValueError, match="a network does not know the shapes of its inputs; give a batch of them as"):
-        export(small_gauge(), tmp_path / "model.pt2")
-    with pytest.raises(ValueError, match="there is no export format 'pkl'; known: onnx, pt2"):
-        export(small_gauge(), tmp_path / "model.pkl")
+        export(small_gauge(), tmp_path / "model.onnx")
 
 
 def test_a_network_that_looks_at_values_cannot_be_traced():
@@ -261,22 +257,6 @@ def test_a_gauge_plus_gives_the_same_in_an_exported_graph(tmp_path, gating, tole
     assert ("gates" in exported.outputs) == model.gating.gates_units
 
 
-@pytest.mark.slow
-def test_a_gauge_is_exported_for_torch_with_the_shapes_of_an_example(tmp_path):
-    model, path = small_gauge(), tmp_path / "model.pt2"
-    example = Batch({"table": noise(6, 5)}, {"table": noise(6, 5, seed=1) > -1})
-    with unchecked():
-        exported = export(model, path, example=example)
-    assert exported.inputs == {"inputs.table": (5,), "observed.table": (5,)}
-    assert exported.outputs == ("logits", "probabilities", "scores", "gates")
-    assert exported.difference < 1e-5
-    files = {"gauge.json": ""}
-    program = torch.export.load(path, extra_files=files).module()
-    assert json.loads(files["gauge.json"])["format"] == "gauge-export-1"
-    three = rows_of(example, torch.arange(3))
-    torch.testing.assert_close(program(three.inputs["table"], three.observed["table"])[0], model.predict(three).logits)
-
-
 def visits(rows: int, folder: Path, seed: int = 0) -> pd.DataFrame:
     """Columns of every kind, written in many ways, with missing cells, files that do not exist, and 40 photos."""
     draw = np.random.default_rng(seed)
@@ -334,21 +314,20 @@ def test_every_expert_and_all_together_answer_the_same_in_an_exported_file(class
 
 
 @pytest.mark.parametrize(
-    ("experts", "name", "lacking", "message"),
+    ("experts", "lacking", "message"),
     [
-        (None, "model.pt2", None, "a .pt2 file holds a network alone, and this classifier has .*, trees"),
-        (["forest"], "model.onnx", None, "there is no expert in this classifier 'forest'; known: network, trees, lin"),
-        (["linear"], "model.onnx", (Linear, "export"), "the expert Linear cannot be exported; leave it out with --exp"),
-        (["trees"], "model.onnx", (Image, "export_vectors"), "column 'photo' cannot be exported: kind 'image' has no"),
+        (["forest"], None, "there is no expert in this classifier 'forest'; known: network, trees, lin"),
+        (["linear"], (Linear, "export"), "the expert Linear cannot be exported; leave it out with --exp"),
+        (["trees"], (Image, "export_vectors"), "column 'photo' cannot be exported: kind 'image' has no"),
     ],
 )
 def test_an_expert_or_a_kind_of_column_that_cannot_be_exported_is_refused(
-    classifier, tmp_path, monkeypatch, experts, name, lacking, message
+    classifier, tmp_path, monkeypatch, experts, lacking, message
 ):
     if lacking is not None:
         monkeypatch.delattr(*lacking)
     with pytest.raises(ValueError, match=message):
-        export(classifier[0], tmp_path / name, experts=experts)
+        export(classifier[0], tmp_path / "model.onnx", experts=experts)
     assert not list(tmp_path.iterdir())
 
 

@@ -43,7 +43,7 @@ def made(tmp_path_factory) -> tuple[Path, pd.DataFrame, GaugeClassifier, str]:
     model.save(folder / "model")
     printed = io.StringIO()
     with unchecked(), redirect_stdout(printed):
-        export(folder / "model", to="onnx")
+        export(folder / "model")
     new = table.drop(columns="diagnosis").assign(ward=1)
     new.loc[3] = np.nan
     return folder, new, model, printed.getvalue()

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from gauge import Batch, Dataset, Prediction, Recorded, TrainSettings, export, fit
+from gauge import Batch, Dataset, Prediction, Recorded, TrainSettings, fit
 from gauge.encoders.conv_grid import ConvGrid
 from gauge.encoders.deep_grid import DeepGrid
 from gauge.masks import AnyModalities
@@ -202,22 +202,3 @@ def test_the_layout_and_the_kernels_of_images_do_not_change_what_is_read(encoder
         own = encoder.cpu()(images, observed)
         other = encoder.cuda()(images.cuda(), observed.cuda())
     torch.testing.assert_close(other.cpu(), own, atol=2e-3, rtol=2e-3)
-
-
-@pytest.mark.filterwarnings("ignore:The given buffer is not writable")  # torch 2.11 reads files so
-def test_an_exported_program_compiles_for_the_gpu(model, train, tmp_path):
-    """torch.export's file, moved to the GPU and compiled ahead of time, gives the model's predictions for any batch."""
-    from torch._inductor import aoti_compile_and_package, aoti_load_package
-    from torch.export.passes import move_to_device_pass
-
-    model = Gauge(model.encoder, model.classifier).to(train.device).eval()  # the imputer draws at random
-    export(model, tmp_path / "model.pt2", example=batch_of(train, 8).to("cpu"))
-    program = move_to_device_pass(torch.export.load(tmp_path / "model.pt2"), "cuda")
-    run = aoti_load_package(aoti_compile_and_package(program, package_path=str(tmp_path / "compiled.pt2")))
-    for count in (1, 7, 300):
-        batch = batch_of(train, count)
-        logits, _, scores, gates = run(*batch.inputs.values(), *batch.observed.values())
-        own = model.predict(batch)
-        torch.testing.assert_close(logits, own.logits, atol=2e-3, rtol=2e-3)
-        torch.testing.assert_close(scores, own.evidence.scores, atol=2e-3, rtol=2e-3)
-        torch.testing.assert_close(gates, own.gates, atol=2e-3, rtol=2e-3)

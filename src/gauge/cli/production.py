@@ -10,8 +10,7 @@ from gauge.cli.options import Device, Model, ModelOrExport, Plugins, seconds
 
 def export(
     model: Model,
-    to: Annotated[str, typer.Option(help="onnx, or pt2 for torch.export.load.")] = "onnx",
-    out: Annotated[Path | None, typer.Option(help="File to write. Default: MODEL with the format's ending.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write. Default: MODEL.onnx.")] = None,
     experts: Annotated[str, typer.Option(help="all, or some of the classifier's, such as network,trees.")] = "all",
     plugin: Plugins = None,
 ) -> None:
@@ -19,9 +18,9 @@ def export(
     from gauge.deploy.export import export as write
     from gauge.tabular.estimator import GaugeClassifier
 
-    path = model.with_name(f"{model.name}.{to}") if out is None else out
+    path = model.with_name(f"{model.name}.onnx") if out is None else out
     chosen = None if experts == "all" else experts.split(",")
-    print(write(GaugeClassifier.load(model, device="cpu"), path, to=to, experts=chosen))
+    print(write(GaugeClassifier.load(model, device="cpu"), path, experts=chosen))
 
 
 def serve(

@@ -1,11 +1,11 @@
 """export(): the whole prediction of a classifier or a network as one graph, with the scoring pass inside.
 
-A classifier becomes ONNX with all of its experts and their combination; a network ONNX, or a program for torch.export.
+A classifier becomes ONNX with all of its experts and their combination; a network becomes ONNX, too.
 """
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,15 +30,12 @@ from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.fitted import Fitted
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Encoded, Schema
-from gauge.tabular.table.tensors import tensors
-from gauge.training.traced import Flat, Graphable, check_exportable, cycled, to_onnx, trace
+from gauge.training.traced import Flat, Graphable, check_exportable, cycled, to_onnx
 from gauge.values import Batch
 
 logger = logging.getLogger(__name__)
 
 CHECKED = (1, 5)  # samples with which a written file is compared with the model
-
-Run = Callable[..., Sequence[np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -64,11 +61,10 @@ def export(
     model: Gauge | GaugePlus | GaugePlusClassifier | GaugeClassifier,
     path: str | Path,
     *,
-    to: str | None = None,
     example: Batch | None = None,
     experts: Sequence[str] | None = None,
 ) -> Exported:
-    """Write the model as ONNX (`.onnx`) or for `torch.export.load` (`.pt2`), by the ending of `path` unless `to` says.
+    """Write the model as ONNX.
 
     The graph takes any number of samples. Its inputs are `inputs.NAME` and `observed.NAME` for each modality, for texts
     whose words are counted `terms.NAME` and `counts.NAME`, and `rare` for columns that tell rare categories apart. Its
@@ -79,10 +75,9 @@ def export(
     The written file is compared with the model before this returns.
     """
     path = Path(path)
-    kind = export_format(path, to)
     if isinstance(model, GaugeClassifier):
         check_is_fitted(model, "fitted_")
-        return _export_classifier(_with_experts(model.fitted_, experts), path, kind, model.fitted_)
+        return _export_classifier(_with_experts(model.fitted_, experts), path, model.fitted_)
     if isinstance(model, GaugePlusClassifier):
         example = model.example().batch(torch.arange(4)) if example is None else example
         model = model.module_
@@ -93,10 +88,13 @@ def export(
         )
     if example is None:
         raise ValueError("a network does not know the shapes of its inputs; give a batch of them as example=")
-    return _export_network(model, path, kind, example, {"format": FORMAT, "version": __version__, "left_out": {}})
+    check_exportable(model)
+    flat = Flat(deepcopy(model).cpu().eval().requires_grad_(False), list(example.inputs))
+    tensors = [tensor.cpu() for part in (example.inputs, example.observed) for tensor in part.values()]
+    return write_graph(flat, tensors, path, {"format": FORMAT, "version": __version__, "left_out": {}})
 
 
-def _export_classifier(fitted: Fitted, path: Path, kind: str, whole: Fitted) -> Exported:
+def _export_classifier(fitted: Fitted, path: Path, whole: Fitted) -> Exported:
     """`fitted` is the `whole` classifier, or some of its experts."""
     for column in fitted.columns:
         if column.export_problem:
@@ -119,17 +117,7 @@ def _export_classifier(fitted: Fitted, path: Path, kind: str, whole: Fitted) -> 
         training_rows=fitted.n_rows["train"],
     ).model_dump(mode="json")
     part = f"its {' and '.join(fitted.experts)}" if left_out else "the model"
-    if kind == "pt2":
-        network = fitted.ensemble.network
-        if network is None or len(fitted.experts) > 1:
-            raise ValueError(
-                f"a .pt2 file holds a network alone, and this classifier has {', '.join(fitted.experts)}; export it to "
-                "ONNX, or ask for its network with --experts network (experts=)"
-            )
-        example = _example(fitted.schema)
-        result = _export_network(network, path, kind, Batch(*tensors(example)), metadata)
-    else:
-        result = _write_classifier(fitted, path, metadata)
+    result = _write_classifier(fitted, path, metadata)
     for name, reason in left_out.items():
         logger.warning("%s is not part of %s: %s", name, path, reason)
     return replace(result, part=part, left_out=left_out)
@@ -154,47 +142,14 @@ def _write_classifier(fitted: Fitted, path: Path, metadata: Mapping[str, Any]) -
     return Exported(path, shapes, tuple(graph.outputs), difference)
 
 
-def export_format(path: Path, to: str | None) -> str:
-    """What `to` says, otherwise the ending of the path."""
-    formats = ("onnx", "pt2")
-    return pick(
-        dict(zip(formats, formats, strict=True)), path.suffix.lstrip(".") if to is None else to, "export format"
-    )
-
-
-def _export_network(
-    model: Gauge | GaugePlus, path: Path, kind: str, example: Batch, metadata: Mapping[str, Any]
-) -> Exported:
-    check_exportable(model)
-    flat = Flat(deepcopy(model).cpu().eval().requires_grad_(False), list(example.inputs))
-    tensors = [tensor.cpu() for part in (example.inputs, example.observed) for tensor in part.values()]
-    return write_graph(flat, tensors, path, kind, metadata)
-
-
-def write_graph(
-    flat: Graphable, tensors: Sequence[Tensor], path: Path, kind: str, metadata: Mapping[str, Any]
-) -> Exported:
+def write_graph(flat: Graphable, tensors: Sequence[Tensor], path: Path, metadata: Mapping[str, Any]) -> Exported:
     """Write a module as a graph, with an example of its inputs, and compare the two."""
-    run = (_write_pt2 if kind == "pt2" else _write_onnx)(flat, tensors, path, metadata)
-    difference = np.max([_difference(flat, run, [cycled(tensor, count) for tensor in tensors]) for count in CHECKED])
+    session = open_session(_write(to_onnx(flat, tensors, flat.inputs, flat.outputs), path, metadata), path)
+    differences = [_difference(flat, session, [cycled(tensor, count) for tensor in tensors]) for count in CHECKED]
+    difference = np.max(differences)  # NaN if any is, unlike max()
     _check(float(difference), path)
     shapes = {name: tuple(tensor.shape[1:]) for name, tensor in zip(flat.inputs, tensors, strict=True)}
     return Exported(path, shapes, tuple(flat.outputs), float(difference))
-
-
-def _write_onnx(flat: Graphable, tensors: Sequence[Tensor], path: Path, metadata: Mapping[str, Any]) -> Run:
-    session = open_session(_write(to_onnx(flat, tensors, flat.inputs, flat.outputs), path, metadata), path)
-    return lambda *given: session.run(
-        list(flat.outputs), dict(zip(flat.inputs, (tensor.numpy() for tensor in given), strict=True))
-    )
-
-
-def _write_pt2(flat: Graphable, tensors: Sequence[Tensor], path: Path, metadata: Mapping[str, Any]) -> Run:
-    program = trace(flat, tensors)
-    record = json.dumps({**metadata, "inputs": list(flat.inputs), "outputs": list(flat.outputs)})
-    write_bytes(path, lambda file: torch.export.save(program, file, extra_files={f"{KEY}.json": record}))
-    loaded = torch.export.load(path).module()
-    return lambda *given: [output.detach().numpy() for output in loaded(*given)]
 
 
 def _write(model: Any, path: Path, metadata: Mapping[str, Any]) -> bytes:
@@ -275,11 +230,12 @@ def _apart(ensemble: Ensemble, session: Any, graph_rows: GraphRows, rows: Rows) 
     return float(np.abs(session.run(["probabilities"], feed)[0] - ensemble.predict(rows)).max())
 
 
-def _difference(flat: Graphable, run: Run, tensors: list[Tensor]) -> float:
+def _difference(flat: Graphable, session: Any, tensors: list[Tensor]) -> float:
     """The largest difference of the written graph from the network, over probabilities and gates."""
-    pairs = zip(flat.outputs, flat(*tensors), run(*tensors), strict=True)
+    feed = dict(zip(flat.inputs, (tensor.numpy() for tensor in tensors), strict=True))
+    pairs = zip(flat.outputs, flat(*tensors), session.run(list(flat.outputs), feed), strict=True)
     apart = [np.abs(a.numpy() - b).max() for name, a, b in pairs if name in ("probabilities", "gates")]
-    return float(np.max(apart))  # NaN if any is, unlike max()
+    return float(np.max(apart))
 
 
 def _check(difference: float, path: Path) -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from torch import Tensor, nn
 
 from gauge import __version__
-from gauge.deploy.export import Exported, export_format, write_graph
+from gauge.deploy.export import Exported, write_graph
 from gauge.paper.gauge import Gate
 from gauge.registry import SCORERS
 from gauge.training import checkpoint
@@ -101,25 +101,21 @@ def load_wrapped(folder: str | Path, model: nn.Module | None = None) -> Wrapped:
     return wrapped.train(model.training)
 
 
-def export_wrapped(
-    model: Wrapped, path: str | Path, example: Mapping[str, Tensor], *, to: str | None = None
-) -> Exported:
-    """Write a wrapped model as ONNX (`.onnx`) or for `torch.export.load` (`.pt2`), by the ending of `path` unless `to` says.
+def export_wrapped(model: Wrapped, path: str | Path, example: Mapping[str, Tensor]) -> Exported:
+    """Write a wrapped model as ONNX.
 
     The graph has the ungated pass, its gradient, the gates and the gated pass. It takes any number of samples, each of the
     shape that those of `example` have: texts are padded to its length, with an `attention_mask`. Its inputs have the names
     in `example`, its outputs are `logits`, `probabilities`, `scores` and `gates`. The written file is compared with the
     model before this returns.
     """
-    path = Path(path)
-    kind = export_format(path, to)
     others = [name for name, value in example.items() if not isinstance(value, Tensor)]
     if others or not example:
         raise ValueError(f"the example has {', '.join(others) or 'no inputs'}; give a batch of tensors, by name")
     inputs = {name: value.cpu() for name, value in example.items() if name != "labels"}
     flat = _Flat(deepcopy(model).cpu().float().eval().requires_grad_(False), tuple(inputs))
     flat(*inputs.values())  # the first batch shows whether the model can be gated
-    return write_graph(flat, list(inputs.values()), path, kind, {"format": "gauge-wrapped-1", "version": __version__})
+    return write_graph(flat, list(inputs.values()), Path(path), {"format": "gauge-wrapped-1", "version": __version__})
 
 
 class _Flat(Graphable):
