@@ -19,7 +19,6 @@ from PIL import Image
 
 from gauge import GaugeClassifier
 from gauge.tabular.fitted import Fitted
-from gauge.training import checkpoint
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -67,14 +66,6 @@ def test_predictions_are_those_of_the_model(fitted, client):
     probabilities = [list(each["probabilities"].values()) for each in answer["predictions"]]
     np.testing.assert_allclose(probabilities, model.predict_proba(table), atol=1e-5)
     assert [each["prediction"] for each in answer["predictions"]] == model.predict(table).tolist()
-
-
-def test_a_row_without_values_gets_the_prior(fitted, client):
-    status, answer = client.predict({})
-    assert status == 200
-    np.testing.assert_allclose(
-        list(answer["predictions"][0]["probabilities"].values()), fitted[1].class_prior_, atol=1e-6
-    )
 
 
 UNSEEN = {"column": "site", "value": "the moon", "note": "was not seen in training; counts as missing"}
@@ -494,11 +485,3 @@ def test_a_replaced_model_is_loaded_and_a_damaged_one_is_not(fitted, tmp_path):
         assert state["problem"] is None
         assert client.predict(ROW)[1] != before
         assert client("POST", "/predict?strict=true", {"rows": [{"photo": picture()}]})[0] == 422
-
-
-def test_a_folder_with_the_weights_of_another_save_is_refused(fitted, tmp_path):
-    shutil.copytree(fitted[0] / "model", tmp_path / "model")
-    weights = tmp_path / "model" / "model.safetensors"
-    checkpoint.save(weights, checkpoint.load(weights)[0], {"classifier": "another"})
-    with pytest.raises(ValueError, match=r"model\.safetensors is damaged: its checksum does not match"):
-        GaugeClassifier.load(tmp_path / "model")

@@ -103,7 +103,6 @@ def test_an_aligned_face_is_cropped_to_rows_35_to_181_and_columns_15_to_161(data
     [
         ("Blond_Hair", "Blonde", "the attributes have no Blond_Hair, which is the label"),
         ("000003.jpg,1", "000003.jpg,7", "5_o_Clock_Shadow of 000003.jpg is 7; attributes are -1 or 1"),
-        ("000003.jpg,1,-1,1", "000003.jpg,1,-1", "Smiling of 000003.jpg is nan; attributes are -1 or 1"),
         ("000003.jpg", "000001.jpg", "has 000001.jpg twice; keep one line for each image"),
         ("000003.jpg", "000009.jpg", "000003.jpg (2 such) is in one of the two tables only; give tables of the same"),
         ("image_id", "name", "cannot be read as a table of images"),

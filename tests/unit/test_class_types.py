@@ -28,7 +28,6 @@ def fitted(labels):
         HIGH.astype("float32"),
         np.where(HIGH, "yes", "no").astype("<U9"),
         np.where(HIGH, "yes", "no").astype(object),
-        pd.Series(np.where(HIGH, "yes", "no")),
         pd.Categorical(np.where(HIGH, "yes", "no")),
         pd.Categorical(HIGH.astype(int)),
         pd.array(HIGH, "boolean"),

@@ -14,7 +14,7 @@ import torch
 from helpers import unchecked
 
 from gauge import GaugeClassifier
-from gauge.tabular.saved.files import MAX_JSON_BYTES, checksum, file_record
+from gauge.tabular.saved.files import checksum, file_record
 from gauge.training import checkpoint
 
 FUZZ = Path(__file__).parents[2] / "studies" / "fuzz.py"
@@ -105,14 +105,6 @@ def test_sizes_are_bounded_before_memory_is_taken(name, forged):
     folder = forged(*path, value=value)
     with unchecked(), pytest.raises(ValueError, match="cannot be used: .*fit"):
         GaugeClassifier.load(folder)
-
-
-def test_a_description_beyond_the_limit_is_not_read(forged, monkeypatch):
-    folder = forged()
-    monkeypatch.setattr("gauge.tabular.saved.files.MAX_JSON_BYTES", 1000)
-    with pytest.raises(ValueError, match="model.json has .* bytes, the limit is 1,000"):
-        GaugeClassifier.load(folder)
-    assert MAX_JSON_BYTES < 2**30
 
 
 @pytest.mark.parametrize("name", ["model.json", "model.safetensors", "metrics.jsonl", "tokenizers/3/tokenizer.json"])

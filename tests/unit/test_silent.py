@@ -123,8 +123,8 @@ def test_merged_cells_and_sheets_that_never_end_are_refused(tmp_path):
             read_table_file(path)
 
 
-@pytest.mark.parametrize("writers", [4])
-def test_writers_of_one_file_leave_the_whole_file_of_one_of_them(writers, tmp_path):
+def test_writers_of_one_file_leave_the_whole_file_of_one_of_them(tmp_path):
+    writers = 4
     start, path = threading.Barrier(writers), tmp_path / "out.csv"
 
     def write(number: int) -> None:

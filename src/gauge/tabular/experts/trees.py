@@ -47,30 +47,7 @@ class Trees(Expert):
         default_rounds = 50  # where no rows can be held out
         import lightgbm  # it imports scikit-learn, which takes longer than most predictions
 
-        binary = task.classes == 2
-        max_rounds = min(cls.most_rounds, max(default_rounds, cls.most_trees // task.classes))
-        options = {
-            "learning_rate": 0.06,
-            "num_leaves": 15,
-            "feature_fraction": 0.7,
-            "bagging_fraction": 0.8,
-            "bagging_freq": 1,
-            "lambda_l2": 1.0,
-            "verbosity": -1,
-            "deterministic": True,
-            "force_row_wise": True,
-            "objective": "binary" if binary else "multiclass",
-            "num_class": 1 if binary else task.classes,
-            "min_data_in_leaf": int(np.clip(len(task.rows) // 50, 3, 20)),
-            "num_threads": num_threads(),
-            "seed": task.recipe.seed % 2**31,
-        }
-        if max_rounds < cls.most_rounds:
-            # with 50 classes: with fewer bins a third of the time, half as many trees to predict with, no worse
-            options["learning_rate"] = 0.2
-        elif len(task.rows) > 20_000:
-            # half the time, and the log loss is no worse
-            options["learning_rate"], max_rounds = 0.15, 200
+        options, max_rounds = _options(task, default_rounds)
         terms, pixels = task.terms, task.pixels
         cross_fit = CrossFit(task, every_source(task.rows.schema, terms, pixels))
         every = np.arange(len(task.rows))
@@ -165,6 +142,35 @@ def _in_time(task: Task) -> Any:
             raise lightgbm.EarlyStopException(state.iteration, state.evaluation_result_list or [])
 
     return stop
+
+
+def _options(task: Task, default_rounds: int) -> tuple[dict[str, Any], int]:
+    """Return the options of LightGBM, and how many rounds it takes at most."""
+    binary = task.classes == 2
+    max_rounds = min(Trees.most_rounds, max(default_rounds, Trees.most_trees // task.classes))
+    options: dict[str, Any] = {
+        "learning_rate": 0.06,
+        "num_leaves": 15,
+        "feature_fraction": 0.7,
+        "bagging_fraction": 0.8,
+        "bagging_freq": 1,
+        "lambda_l2": 1.0,
+        "verbosity": -1,
+        "deterministic": True,
+        "force_row_wise": True,
+        "objective": "binary" if binary else "multiclass",
+        "num_class": 1 if binary else task.classes,
+        "min_data_in_leaf": int(np.clip(len(task.rows) // 50, 3, 20)),
+        "num_threads": num_threads(),
+        "seed": task.recipe.seed % 2**31,
+    }
+    if max_rounds < Trees.most_rounds:
+        # with 50 classes: with fewer bins a third of the time, half as many trees to predict with, no worse
+        options["learning_rate"] = 0.2
+    elif len(task.rows) > 20_000:
+        # half the time, and the log loss is no worse
+        options["learning_rate"], max_rounds = 0.15, 200
+    return options, max_rounds
 
 
 def _data(task: Task, rows: np.ndarray, cells: np.ndarray, train: "lightgbm.Dataset | None") -> "lightgbm.Dataset":
