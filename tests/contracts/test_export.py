@@ -124,9 +124,12 @@ def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path, train, bat
         export(REFUSED[message](train), tmp_path / "model.onnx", example=batch)
 
 
-def test_a_gauge_needs_an_example(tmp_path):
+def test_a_gauge_needs_an_example_and_the_ending_of_onnx(tmp_path):
     with pytest.raises(ValueError, match="a network does not know the shapes of its inputs; give a batch of them as"):
         export(small_gauge(), tmp_path / "model.onnx")
+    example = Batch({"table": noise(6, 5)}, {"table": noise(6, 5, seed=1) > -1})
+    with unchecked(), pytest.raises(ValueError, match="model.pt2 should end in .onnx"):
+        export(small_gauge(), tmp_path / "model.pt2", example=example)
 
 
 def test_a_network_that_looks_at_values_cannot_be_traced():

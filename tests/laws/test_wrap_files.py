@@ -192,6 +192,4 @@ def test_what_cannot_be_exported_is_refused(tmp_path):
         export_wrapped(wrap(model), tmp_path / "model.onnx", inputs)
     with unchecked(), pytest.raises(ValueError, match="the example has x; give a batch of tensors, by name"):
         export_wrapped(wrap(model), tmp_path / "model.onnx", {"x": [1.0]})
-    with pytest.raises(ValueError, match="there is no export format 'bin'"):
-        export_wrapped(wrap(model), tmp_path / "model.bin", inputs)
     assert not list(tmp_path.iterdir())

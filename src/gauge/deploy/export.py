@@ -154,6 +154,8 @@ def write_graph(flat: Graphable, tensors: Sequence[Tensor], path: Path, metadata
 
 def _write(model: Any, path: Path, metadata: Mapping[str, Any]) -> bytes:
     """Write an ONNX model with its metadata and a checksum of both."""
+    if path.suffix != ".onnx":
+        raise ValueError(f"{path} should end in .onnx")
     entry = model.metadata_props.add()
     entry.key, entry.value = KEY, json.dumps(metadata)
     content = seal(model.SerializeToString())
