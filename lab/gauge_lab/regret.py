@@ -95,9 +95,7 @@ def _level(
     best = max(others, key=others.__getitem__)
     differences = [cell[row][seed] - cell[best][seed] for seed in sorted(cell[row].keys() & cell[best].keys())]
     gap = Difference.from_values(differences, overlap=overlap)
-    return Level(
-        benchmark, condition, best, gap.mean, gap.interval, gap.equivalence(margin), gap.not_behind(margin)
-    )
+    return Level(benchmark, condition, best, gap.mean, gap.interval, gap.equivalence(margin), gap.not_behind(margin))
 
 
 def _array(cells: Sequence[Mapping[str, Mapping[int, float]]], rows: Sequence[str]) -> np.ndarray:
