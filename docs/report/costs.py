@@ -193,6 +193,20 @@ def streaming() -> str:
     )
 
 
+def on_ray() -> str:
+    """Predictions by one process, and by Ray with one worker and with two."""
+    return _table(
+        ("", "processes that predicted", "seconds to start", "rows a second", "over one process"),
+        (
+            (
+                *(row["form"], row["processes"], f"{row['start']:.0f}"),
+                *(f"{row['rows_per_second']:,}", f"{row['over_one_process']:.2f}"),
+            )
+            for row in _perf("ray-cpu")["runs"]
+        ),
+    )
+
+
 def _table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     lines = [f"| {' | '.join(map(str, row))} |" for row in (head, *rows)]
     lines.insert(1, "|---" * len(head) + "|")
@@ -242,6 +256,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "latency-large": large_tables,
     "export-cost": export_cost,
     "streaming": streaming,
+    "on-ray": on_ray,
     "bound": bound,
     "dymo-speed": dymo_speed,
 }

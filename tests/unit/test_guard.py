@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from gauge import ExportedClassifier, GaugeClassifier, export
+from gauge.cli.tables import predict
 from gauge.deploy.requests import Limits, RequestReader, RowCells
 from gauge.deploy.store import Loaded
 
@@ -92,3 +93,12 @@ def test_strict_refuses_a_table_with_an_exit_code_of_its_own_and_a_line_for_all_
         assert (tmp_path / "out.csv").exists() == (code == 0)
         assert run.stderr.count("'4000.0' is far from all of training (") == 1
         assert "and 4999 more" in run.stderr
+
+
+def test_strict_and_ray_are_refused_together(doors, tmp_path):
+    model, rows = doors[0] / "model", tmp_path / "new.parquet"
+    table(60, 3).to_parquet(rows)
+    with pytest.raises(
+        ValueError, match="--strict looks at all rows together, and workers of --ray see parts; leave one"
+    ):
+        predict(model, rows, strict=True, ray=True)

@@ -69,11 +69,15 @@ def inspect(
 def predict(
     model: ModelOrExport,
     table: TableFile,
-    out: Annotated[Path | None, typer.Option(help="File for the predictions, .csv or .parquet.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the predictions, .csv or .parquet; with --ray a folder of parts.")
+    ] = None,
     keep: Annotated[list[str] | None, typer.Option(help="A column to copy, such as an id; may be repeated.")] = None,
     coverage: Coverage = None,
     by_class: ByClass = False,
     outside_images: OutsideImages = False,
+    ray: Annotated[bool, typer.Option("--ray", help="Predict Parquet files on a Ray cluster (RAY_ADDRESS).")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Workers on the cluster, each with a model.")] = 2,
     plugin: Plugins = None,
     device: Device = None,
     strict: Strict = False,
@@ -90,6 +94,21 @@ def predict(
     elif by_class:
         raise ValueError("--by-class is for prediction sets; add a coverage, for example --coverage 0.9")
     options: dict[str, Any] = {"keep": keep or (), "coverage": coverage, "by_class": by_class}
+    files: dict[str, Any] = {"device": device, "outside_images": outside_images}
+    if ray and strict:
+        raise ValueError(
+            "--strict looks at all rows together, and workers of --ray see parts; leave one of the two out"
+        )
+    if ray:
+        _predict_on_ray(model, table, out, workers, **options, **files)
+    else:
+        _predict_here(model, table, out, options, strict=strict, raw=raw, **files)
+
+
+def _predict_here(
+    model: Path, table: Path, out: Path | None, options: dict[str, Any], *, strict: bool, raw: bool, **files: Any
+) -> None:
+    """Write the predictions to a file or to the terminal, and report what the labels in the table say about them."""
     with heavy_imports():
         from gauge.data.files import write_bytes
         from gauge.deploy.exported import load_classifier
@@ -102,9 +121,7 @@ def predict(
     if out is not None and out.resolve() in [path.resolve() for path in table_files(table)]:
         raise ValueError(f"{out} is the table itself, which would be overwritten; choose another file")
     with heavy_imports():  # of what the experts need
-        classifier = load_classifier(
-            model, device=device, image_folder=table_folder(table), outside_images=outside_images
-        )
+        classifier = load_classifier(model, image_folder=table_folder(table), **files)
     count = ScoredRows()
 
     def write(file: Any) -> None:
@@ -120,6 +137,17 @@ def predict(
     more = f"; more: gauge evaluate {model} {table}" if model.is_dir() else ""
     for line in count.sentences(more, coverage=options["coverage"], by_class=options["by_class"]):
         print(line, file=sys.stderr)
+
+
+def _predict_on_ray(model: Path, table: Path, out: Path | None, workers: int, **options: Any) -> None:
+    from gauge.deploy.cluster import Predictor, predict_on_ray
+    from gauge.tabular.table.paths import table_folder
+
+    if out is None or out.suffix:
+        raise ValueError(f"--ray writes parts into a folder, not to {out or 'the terminal'}; give --out FOLDER")
+    predictor = Predictor(model.resolve(), image_folder=table_folder(table).resolve(), **options)
+    predict_on_ray(predictor, table, out, workers=workers)
+    print(f"the predictions are in {out}")
 
 
 def explain(
