@@ -1,6 +1,7 @@
 """GaugePlusClassifier: digits in two modalities, any missing, with an encoder of one's own, through every step."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from helpers import unchecked
@@ -92,13 +93,14 @@ def test_a_saved_model_gives_the_same_and_what_does_not_fit_is_refused(fitted, t
     assert np.array_equal(again.predict_proba(test), model.predict_proba(test))
     for own, message in (
         ({}, r"of your own for \['image'\], and load was given \[\]; give them as encoders="),
+        ({"image": "conv_grid"}, "load was given {'image': 'conv_grid'}; give them as encoders="),
         (
             {"image": Rows(width=8)},
             r"is float32 \[16, 8\], the model has .* build your encoders for \['image'\] as for",
         ),
         ({"image": Rows(sign=-1)}, r"differ by .* although all weights fit; build your encoders for \['image'\]"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with unchecked(), pytest.raises(ValueError, match=message):
             GaugePlusClassifier.load(tmp_path / "model.safetensors", own)
 
 
@@ -109,9 +111,7 @@ def test_an_encoder_of_ones_own_is_exported(fitted, tmp_path):
         written = export(model, tmp_path / "model.onnx")
     assert (written.difference < 1e-3, written.inputs["observed.ink"]) == (True, (8,))
     batch = test.batch(torch.arange(len(test)))
-    feed = {
-        f"inputs.{name}": values.numpy() for name, values in batch.inputs.items()
-    }  # with NaN where nothing is observed
+    feed = {f"inputs.{name}": values.numpy() for name, values in batch.inputs.items()}  # NaN where nothing is observed
     feed |= {f"observed.{name}": flags.numpy() for name, flags in batch.observed.items()}
     session = pytest.importorskip("onnxruntime").InferenceSession(tmp_path / "model.onnx")
     (probabilities,) = session.run(["probabilities"], feed)
@@ -127,24 +127,88 @@ def test_what_is_no_sample_or_label_is_refused(fitted):
             call([({"ink": torch.ones(8)}, 0)])
     with pytest.raises(ValueError, match=r"labels go from 0 to 2, not to 7; name all classes"):
         model.evaluate(gather(test.inputs, torch.full((len(test),), 7)))
-    with pytest.raises(ValueError, match="labels are numbers of classes, 0, 1, ..., not 'ill'; np.unique"):
-        gather({"scan": torch.ones(2, 3)}, ["ill", "well"])
-    with pytest.raises(ValueError, match=r"a table has shape \[columns\], not \[1, 4, 8\]; flatten it or choose"):
+    with pytest.raises(ValueError, match=r"137 of 137 samples have no label; take\(\) the others"):
+        model.evaluate(gather(test.inputs))
+    with pytest.raises(
+        ValueError, match=r"the samples have {'ink': \(7,\)}, the model was trained on .*; resize or rename"
+    ):
+        model.predict(gather({"ink": torch.ones(2, 7)}))
+    with pytest.raises(ValueError, match="modality 'image': a table has shape .*, not .*; flatten it or choose"):
         GaugePlusClassifier({"image": "columns", "ink": "columns"}, model.classes_).fit(test)
     with pytest.raises(ValueError, match="an encoder is an nn.Module, not the class Rows; give a module"):
         GaugePlusClassifier({"image": Rows, "ink": "columns"}, model.classes_).fit(test)
+
+
+@unchecked()
+def test_a_modality_that_no_sample_has_is_missing(fitted):
+    model, test = fitted
+    ink = test.take(test.observed["ink"].any(1).nonzero()[:, 0].tolist()).inputs["ink"]
+    without = gather({"ink": ink, "image": torch.full((len(ink), 1, 4, 8), torch.nan)})
+    assert np.array_equal(model.predict_proba(gather({"ink": ink})), model.predict_proba(without))
+
+
+@unchecked()
+def test_whole_numbers_of_a_table_are_standardised_and_a_row_with_blank_cells_is_not_read_whole():
+    table, labels = torch.randint(0, 90, (40, 3)), torch.arange(40) % 2
+    one, other = (
+        GaugePlusClassifier({"table": "columns"}, ["no", "yes"], settings=TrainSettings(epochs=1), verbose=False)
+        .fit(gather({"table": values}, labels))
+        .predict_proba(gather({"table": values}))
+        for values in (table, pd.DataFrame(table.numpy()))
+    )
+    np.testing.assert_allclose(one, other, atol=1e-5)
+    blank = gather({"table": torch.where(table > 80, torch.nan, table.float())}, labels)
+    with pytest.raises(
+        ValueError, match="cells of 'table' are blank, and its encoder reads them together; use 'columns'"
+    ):
+        GaugePlusClassifier({"table": nn.Linear(3, 4)}, ["no", "yes"]).fit(blank)
+
+
+@unchecked()
+def test_a_classifier_that_cannot_be_trained_says_why():
+    encoders, data = {"scan": "mlp"}, gather({"scan": torch.ones(4, 3)}, [0, 1, 0, 1])
+    for classes in (2, "ab", ["a"], ["a", "a"]):
+        with pytest.raises(ValueError, match="classes are the names of two classes or more, each once, not "):
+            GaugePlusClassifier(encoders, classes)
+    with pytest.raises(ValueError, match="String should match pattern"):
+        GaugePlusClassifier({"scan.1": "mlp"}, ["a", "b"])
+    model = GaugePlusClassifier(encoders, ["a", "b"])
+    with pytest.raises(
+        ValueError, match="a fifth of train is held out where val is not given, and train has 4; give val"
+    ):
+        model.fit(data)
+    for call in (model.predict, model.explain, model.evaluate, lambda _: export(model, "model.onnx")):
+        with pytest.raises(ValueError, match=r"not fitted; call fit\(train, val\) first"):
+            call(data)
+
+
+@pytest.mark.parametrize("labels", [["ill", "well"], [0.5, 1], [0, torch.nan], [0, None], [[1, 0], [0, 1]], [[0], [1]]])
+def test_labels_that_are_no_numbers_of_classes_are_refused(labels):
+    with unchecked(), pytest.raises(ValueError, match="labels are numbers of classes, 0, 1, ..., not .*; np.unique"):
+        gather({"scan": torch.ones(2, 3)}, labels)
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        ([torch.ones(3)], r"samples are {name: values} for all, or a pair \({name: value}, label\) for each"),
+        ({"scan": [None, None]}, "no sample has 'scan'; leave it out"),
+        ({"scan": [[1.0, None], [1.0, 2.0]]}, "'scan' has values that are no numbers .*; write NaN for a missing cell"),
+        ({"scan": [torch.ones(2), torch.ones(3)]}, r"have the shapes \[\(2,\), \(3,\)\]; resize or pad them to one"),
+        ({"photo": torch.tensor([[[1.0, 2.0]], [[1.0, torch.nan]]])}, "sample 1 of 'photo' is NaN in part"),
+    ],
+)
+def test_samples_that_cannot_be_gathered_are_refused(samples, message):
+    with unchecked(), pytest.raises(ValueError, match=message):
+        gather(samples)
 
 
 def test_pairs_and_loaders_of_them_give_the_same_samples():
     pairs = [({"scan": torch.full((2,), float(row)), "note": torch.tensor([row])}, row % 2) for row in range(5)]
     one, other = gather(pairs), gather(DataLoader(pairs, batch_size=2))
     assert one.fingerprint == other.fingerprint
-    assert gather([({"scan": torch.ones(2)}, 0), ({"note": torch.ones(1)}, 1)]).observed["note"].tolist() == [
-        False,
-        True,
-    ]
-    with pytest.raises(ValueError, match="sample 1 of 'photo' is NaN in part"):
-        gather({"photo": torch.tensor([[[1.0, 2.0]], [[1.0, torch.nan]]])})
+    apart = gather([({"scan": torch.ones(2)}, 0), ({"note": torch.ones(1)}, 1)])
+    assert apart.observed["note"].tolist() == [False, True]
 
 
 @pytest.mark.parametrize(

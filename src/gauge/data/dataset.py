@@ -1,7 +1,7 @@
 """Dataset: one split in compact form, in memory or in mapped files, from which Batches are made on one device."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -52,7 +52,7 @@ class Dataset:
         if self.labels.dtype != torch.long or bool((self.labels < UNLABELLED).any()):
             raise ValueError(
                 f"labels must be class numbers 0, 1, ... or {UNLABELLED} for samples without one, of type torch.long, "
-                f"not {self.labels.dtype}"
+                f"not {self.labels.dtype} from {self.labels.min()}"
             )
         for kind, tensors in (("inputs", self.inputs), ("observed", self.observed)):
             for name, values in tensors.items():
@@ -106,9 +106,9 @@ class Dataset:
         """The split without the labels of these rows."""
         return replace(self, labels=self.labels.masked_fill(rows.to(self.device), UNLABELLED))
 
-    def take(self, rows: Int[Tensor, "taken"]) -> "Dataset":
+    def take(self, rows: Int[Tensor, "taken"] | Sequence[int]) -> "Dataset":
         """The split with these rows alone."""
-        rows = rows.to(self.device)
+        rows = torch.as_tensor(rows, device=self.device)
         inputs = {name: self._at(values, rows) for name, values in self.inputs.items()}
         observed = {name: self._at(flags, rows) for name, flags in self.observed.items()}
         groups = None if self.groups is None else self.groups.to(self.device)[rows]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -18,9 +19,9 @@ def gather(
     Parameters
     ----------
     samples
-        A tensor, an array or a list for each modality, with one entry for each sample; or pairs (modalities, label), such
-        as a torch Dataset or a DataLoader without labels apart. A missing modality is None, or NaN throughout; single
-        cells of a table may be NaN too.
+        A tensor, an array, a list or a DataFrame for each modality, with one entry for each sample; or pairs (modalities,
+        label), such as a torch Dataset or a DataLoader without labels apart. A missing modality is None, or NaN throughout;
+        single cells of a table may be NaN too. Whole numbers are codes, but where `columns` or `mlp` read a table.
     labels
         The number of the class of each sample, from 0 up; without them samples can be predicted, but not trained on.
     split
@@ -32,6 +33,12 @@ def gather(
     """
     if not isinstance(samples, Mapping):
         pairs = list(samples)
+        if not all(
+            isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], Mapping) for pair in pairs
+        ):
+            raise ValueError(
+                "samples are {name: values} for all, or a pair ({name: value}, label) for each; make these"
+            )
         if pairs and isinstance(pairs[0][1], Tensor) and pairs[0][1].ndim:  # batches of a DataLoader
             pairs = [({name: each[row] for name, each in x.items()}, y[row]) for x, y in pairs for row in range(len(y))]
         names = dict.fromkeys(name for modalities, _ in pairs for name in modalities)
@@ -39,19 +46,32 @@ def gather(
     columns = {name: _column(name, given) for name, given in samples.items()}
     rows = len(next(iter(columns.values()))[0]) if columns else 0
     try:
-        numbers = torch.full((rows,), UNLABELLED) if labels is None else torch.as_tensor(labels).long()
+        given = torch.full((rows,), UNLABELLED) if labels is None else torch.as_tensor(labels)
+        numbers = given.long() if given.ndim == 1 else given[:, None]
+        if given.ndim != 1 or not torch.equal(given.double(), numbers.double()):
+            raise TypeError
     except (RuntimeError, TypeError, ValueError) as error:
+        wrong = next((each for each in labels if not isinstance(each, int)), None)
         cure = "np.unique(labels, return_inverse=True) returns names and numbers"
-        raise ValueError(f"labels are numbers of classes, 0, 1, ..., not {labels[0]!r}; {cure}") from error
+        raise ValueError(f"labels are numbers of classes, 0, 1, ..., not {wrong!r}; {cure}") from error
     values, observed = ({name: column[part] for name, column in columns.items()} for part in (0, 1))
     return Dataset(split, values, numbers, observed)
 
 
 def _column(name: str, given: Tensor | np.ndarray | Sequence[Any]) -> tuple[Tensor, Tensor]:
     """The values of a modality, and flags for its samples or cells."""
+    if isinstance(given, pd.DataFrame):
+        given = given.to_numpy(np.float32, copy=True)
     if not isinstance(given, Tensor | np.ndarray):
-        known = [torch.as_tensor(each) for each in given if each is not None]
+        try:
+            known = [torch.as_tensor(each) for each in given if each is not None]
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{name!r} has values that are no numbers ({error}); write NaN for a missing cell"
+            ) from error
         shapes = {tuple(each.shape) for each in known}
+        if not shapes:
+            raise ValueError(f"no sample has {name!r}; leave it out, and what was trained with it takes it as missing")
         if len(shapes) != 1:
             raise ValueError(f"the samples of {name!r} have the shapes {sorted(shapes)}; resize or pad them to one")
         present = torch.tensor([each is not None for each in given])
@@ -60,7 +80,7 @@ def _column(name: str, given: Tensor | np.ndarray | Sequence[Any]) -> tuple[Tens
     else:
         values, present = torch.as_tensor(given), torch.ones(len(given), dtype=torch.bool)
     if not values.is_floating_point():
-        return values, present
+        return (values if values.dtype in (torch.uint8, torch.int32) else values.long()), present
     values, cells = values.float(), ~values.isnan().flatten(1) & present[:, None]
     partly = cells.any(1) != cells.all(1)
     if bool(partly.any()) and values.ndim != 2:

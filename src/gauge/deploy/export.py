@@ -79,8 +79,8 @@ def export(
         check_is_fitted(model, "fitted_")
         return _export_classifier(_with_experts(model.fitted_, experts), path, model.fitted_)
     if isinstance(model, GaugePlusClassifier):
-        example = model.example().batch(torch.arange(4)) if example is None else example
-        model = model.module_
+        network, shown = model.module_, model.example()
+        model, example = network, shown.batch(torch.arange(4)) if example is None else example
     if not isinstance(model, Gauge | GaugePlus):
         raise ValueError(
             f"{type(model).__name__} cannot be exported; give a Gauge, a GaugePlus, a GaugePlusClassifier or a "

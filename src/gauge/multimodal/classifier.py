@@ -1,19 +1,21 @@
 """GaugePlusClassifier: a classifier of samples with several modalities, any of them missing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 import torch
 from pydantic import Field
+from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from gauge.data import Dataset
+from gauge.data.dataset import as_values
 from gauge.encoders import FlatTable, OwnEncoder, WithWhole
 from gauge.masks import Complete, Corruption, Missing
 from gauge.multimodal.explanation import MAX_SUBSETS, explain_effects
@@ -37,10 +39,12 @@ from gauge.training.settings import Settings, TrainSettings
 class Description(Settings):
     """What a model is built from. `encoders` holds names and options of ours, and an empty name for modules of users."""
 
-    encoders: dict[str, tuple[str, dict[str, Any]]]
+    encoders: dict[
+        Annotated[str, Field(pattern=r"^[\w -]+$")], tuple[str, dict[str, Any]]
+    ]  # protocols name them with +
     classes: tuple[str, ...]
-    dim: int
-    depth: int
+    dim: int = Field(gt=0)
+    depth: int = Field(gt=0)
     trust: bool
     settings: TrainSettings
     shapes: dict[str, tuple[int, ...]] = Field(default_factory=dict)  # known after `fit`
@@ -75,8 +79,10 @@ class GaugePlusClassifier:
 
     Attributes
     ----------
+    classes_
+        The names of the classes, in the order of the columns of `predict_proba`.
     module_ : GaugePlus
-        The trained network.
+        The trained network, an ordinary `nn.Module`.
     history_
         The losses, the validation score and the seconds of every epoch.
 
@@ -88,7 +94,7 @@ class GaugePlusClassifier:
     (40, 2)
     """
 
-    module_: GaugePlus
+    _module: GaugePlus | None = None
     history_: list[dict[str, Any]]
 
     def __init__(
@@ -107,16 +113,26 @@ class GaugePlusClassifier:
         settings = settings or TrainSettings.parse(selected, "settings")
         if trust and not settings.corrupt:
             settings = settings.model_copy(update={"corrupt": Corruption(swapped=0.2)})
+        names = list(map(str, classes)) if isinstance(classes, Iterable) and not isinstance(classes, str) else []
+        if len({*names}) < max(2, len(names)):
+            raise ValueError(f"classes are the names of two classes or more, each once, not {classes!r}")
         self.modules = {name: each for name, each in encoders.items() if not isinstance(each, str | tuple)}
         named = {name: _named(each) for name, each in encoders.items()}
-        content = {"encoders": named, "classes": [str(name) for name in classes], "dim": dim, "depth": depth}
+        content = {"encoders": named, "classes": names, "dim": dim, "depth": depth}
         self.description = Description.parse({**content, "trust": trust, "settings": settings}, "GaugePlusClassifier")
         self.device, self.verbose = pick_device(device), verbose
 
     @property
     def classes_(self) -> np.ndarray:
-        """The names of the classes, in the order of the columns of `predict_proba`."""
         return np.array(self.description.classes)
+
+    @property
+    def module_(self) -> GaugePlus:
+        if self._module is None:
+            raise NotFittedError(
+                "this GaugePlusClassifier is not fitted; call fit(train, val) first, or load a saved one"
+            )
+        return self._module
 
     def fit(self, train: Dataset, val: Dataset | None = None) -> Self:
         """Train the network; returns the classifier.
@@ -131,15 +147,22 @@ class GaugePlusClassifier:
             and the heads.
         """
         for data in (train, val or train):
-            self._check_samples(data)
+            self._check_samples(data, labelled=True)
+        if val is None and len(train) < 5:
+            raise ValueError(
+                f"a fifth of train is held out where val is not given, and train has {len(train)}; give val"
+            )
         if val is None:
             order = permutation(len(train), self.description.settings.seed, "held out")
             val, train = train.take(order[: len(train) // 5]), train.take(order[len(train) // 5 :])
         dtypes = {name: str(values.dtype).removeprefix("torch.") for name, values in train.inputs.items()}
-        by_cell = [name for name in train.shapes if any(data.observed[name].ndim > 1 for data in (train, val))]
+        by_cell = [
+            name for name in train.shapes if any(data.observed.get(name, data.labels).ndim > 1 for data in (train, val))
+        ]
         known = self.description.model_dump() | {"shapes": train.shapes, "dtypes": dtypes, "by_cell": by_cell}
         self.description = Description.parse(known, "the samples")
-        module, train, val = self._build(train.inputs), self._on_device(train), self._on_device(val)
+        module = self._build(train.inputs)
+        train, val = self._on_device(train, module), self._on_device(val, module)
         settings = self.description.settings
         with stage_progress() as show:
 
@@ -151,18 +174,18 @@ class GaugePlusClassifier:
                 show("GAUGE+", epoch)
 
             self.history_ = fit(module, train, val, settings=settings, on_epoch=on_epoch).history
-        self.module_ = module
+        self._module = module
         return self
 
     def predict_proba(self, data: Dataset) -> np.ndarray:
         """Return the probabilities of the classes for every sample, [samples, classes]."""
-        return predict_split(self._fitted, self._on_device(data), Complete()).probabilities
+        return predict_split(self.module_, self._on_device(data), Complete()).probabilities
 
     def predict(self, data: Dataset) -> np.ndarray:
         """Return the name of the most probable class of every sample."""
         return self.classes_[self.predict_proba(data).argmax(1)]
 
-    def evaluate(self, data: Dataset, missing: Sequence[str] | None = None) -> pd.DataFrame:
+    def evaluate(self, data: Dataset, missing: str | Sequence[str] | None = None) -> pd.DataFrame:
         """Return accuracy with its 95 % interval, and log loss, with a line for each way to miss modalities.
 
         Parameters
@@ -173,12 +196,13 @@ class GaugePlusClassifier:
             Protocols such as `missing=image`, or `eta=0.5`, which hides half of the modalities of each sample, at random.
             By default `complete`, which hides nothing, and all subsets of the modalities, or single ones if these are many.
         """
+        self._check_samples(data, labelled=True)
         names, data = list(self.description.shapes), self._on_device(data)
         counts = range(1, len(names)) if 2 ** len(names) - 1 <= MAX_SUBSETS else (1,)
         every = [str(Complete()), *(str(Missing(some)) for count in counts for some in combinations(names, count))]
         lines = {}
-        for protocol in every if missing is None else missing:
-            result = predict_split(self._fitted, data, protocol)
+        for protocol in every if missing is None else [missing] if isinstance(missing, str) else missing:
+            result = predict_split(self.module_, data, protocol)
             low, high = result.interval(ACCURACY)
             loss = log_loss(result.probabilities, result.labels)
             lines[protocol] = {"accuracy": result.score(ACCURACY), "low": low, "high": high, "log_loss": loss}
@@ -189,12 +213,12 @@ class GaugePlusClassifier:
         probability, of leaving it out; of parts of images and sequences, of leaving out the unit that the encoder makes of
         them. `columns` names the columns of tables."""
         rows, names = self._on_device(data), self.description.classes
-        parts = [explain_effects(self._fitted, batch, classes=names, columns=columns) for batch in rows.batches(256)]
+        parts = [explain_effects(self.module_, batch, classes=names, columns=columns) for batch in rows.batches(256)]
         return replace(parts[0], rows=tuple(row for part in parts for row in part.rows))
 
     def save(self, path: str | Path) -> None:
         """Write weights, settings, classes and the standardisation of tables into one file of safetensors."""
-        tensors = {f"model.{name}": values for name, values in self._fitted.state_dict().items()}
+        tensors = {f"model.{name}": values for name, values in self.module_.state_dict().items()}
         checkpoint.save(Path(path), tensors | {"check": self._check()}, self.description.model_dump(mode="json"))
 
     @classmethod
@@ -204,16 +228,18 @@ class GaugePlusClassifier:
         """Read what `save` has written. No code comes from the file: `encoders` holds your own modules, built as for
         training, whose weights are then those of the file. What does not fit is refused."""
         tensors, metadata = checkpoint.load(Path(path))
-        saved, given = Description.parse(metadata, str(path)), dict(encoders or {})
+        saved, given = Description.parse(metadata, str(path)), encoders or {}
         own = sorted(name for name, (kind, _) in saved.encoders.items() if not kind)
-        if own != sorted(given):
+        modules = isinstance(given, Mapping) and all(isinstance(each, nn.Module) for each in given.values())
+        if not modules or own != sorted(given):
+            shown = sorted(given) if modules else given
             raise ValueError(
-                f"{path} was trained with encoders of your own for {own}, and load was given {sorted(given)}; give them as "
+                f"{path} was trained with encoders of your own for {own}, and load was given {shown}; give them as "
                 "encoders={name: module}, built as for training"
             )
         model = cls({**saved.encoders, **given}, saved.classes, dim=saved.dim, depth=saved.depth, device=device)
         model.description = saved
-        model.module_ = model._build(model.example().inputs)
+        model._module = model._build(model.example().inputs)
         weights = {name.removeprefix("model."): values for name, values in tensors.items() if name != "check"}
         try:
             checkpoint.load_into(model.module_, weights, Path(path))
@@ -241,18 +267,17 @@ class GaugePlusClassifier:
                 values[name][~observed[name]] = torch.nan if dtype.is_floating_point else 0
         return Dataset("example", values, torch.zeros(4, dtype=torch.long), observed)
 
-    @property
-    def _fitted(self) -> GaugePlus:
-        if not hasattr(self, "module_"):
-            raise ValueError("this GaugePlusClassifier is not fitted; call fit(train, val) first, or load a saved one")
-        return self.module_
-
     def _build(self, like: Mapping[str, Tensor]) -> GaugePlus:
         own = self.description
         if set(like) != set(own.encoders):
             raise ValueError(f"the samples have {sorted(like)}, the encoders {sorted(own.encoders)}; give one for each")
         with seeded(own.settings.seed, "build", "GAUGE+"):
-            encoders = {name: self._encoder(name, values) for name, values in like.items()}
+            encoders = {}
+            for name, values in like.items():
+                try:
+                    encoders[name] = self._encoder(name, values)
+                except ValueError as error:
+                    raise ValueError(f"modality {name!r}: {error}") from error
             network = Network(Transformer(own.dim, heads=4, depth=own.depth), own.dim, len(own.classes))
             gating: Gating | Literal["trust"] = "trust" if own.trust else UNGATED
             return GaugePlus(UnitEncoder(encoders, own.dim), network, gating=gating, corrupt=own.settings.corrupt)
@@ -267,21 +292,38 @@ class GaugePlusClassifier:
         if encoder.units > 1 and not encoder.whole:
             table = FlatTable(shape, self.description.dim, **sizes) if len(shape) == 1 else None
             encoder = WithWhole(encoder, table)
+        if like.ndim == 2 and kind != "tokens":
+            like = as_values(like).float()  # whole numbers are numbers, too
         return OwnEncoder(encoder, shape, None if sizes else like)
 
-    def _check_samples(self, data: Dataset) -> None:
+    def _check_samples(self, data: Dataset, *, labelled: bool = False) -> None:
         if not isinstance(data, Dataset):
             raise ValueError(f"samples are a Dataset, not a {type(data).__name__}; call gauge.data.gather(...) first")
         known, most = len(self.description.classes), int(data.labels.max())
         if most >= known:
             raise ValueError(f"labels go from 0 to {known - 1}, not to {most}; name all classes in classes=")
+        if labelled and not data.labelled.all():
+            raise ValueError(f"{int((~data.labelled).sum())} of {len(data)} samples have no label; take() the others")
 
-    def _on_device(self, data: Dataset) -> Dataset:
+    def _on_device(self, data: Dataset, module: GaugePlus | None = None) -> Dataset:
+        """The samples for the module, in the order of training; of modalities that they do not have, nothing is observed."""
         self._check_samples(data)
-        if data.shapes != self.description.shapes:
-            raise ValueError(f"the samples have {data.shapes}, the model was trained on {self.description.shapes}")
-        inputs = {name: data.inputs[name] for name in self.description.shapes}  # in the order of training
-        return replace(data, inputs=inputs).to(self.device)
+        reader, shapes = (module or self.module_).encoder, self.description.shapes
+        wrong = {name: shape for name, shape in data.shapes.items() if shapes.get(name) != shape}
+        if wrong:
+            raise ValueError(f"the samples have {wrong}, the model was trained on {shapes}; resize or rename these")
+        for name, flags in data.observed.items():
+            if flags.ndim > 1 and flags.shape[1] != reader.unit_counts[name] and not reader.has_whole(name):
+                raise ValueError(
+                    f"cells of {name!r} are blank, and its encoder reads them together; use 'columns', which reads each by "
+                    "itself, or fill them first"
+                )
+        inputs, observed = {}, {}
+        for name, shape in shapes.items():
+            missing = torch.zeros(1, dtype=getattr(torch, self.description.dtypes[name])).expand(len(data), *shape)
+            inputs[name] = data.inputs.get(name, missing)
+            observed[name] = data.observed.get(name, torch.zeros(len(data), dtype=torch.bool))
+        return replace(data, inputs=inputs, observed=observed).to(self.device)
 
     def _check(self) -> Tensor:
         """The probabilities of samples for which a loaded model has to give the same."""
@@ -291,4 +333,4 @@ class GaugePlusClassifier:
 def _named(encoder: str | tuple[str, Mapping[str, Any]] | nn.Module) -> tuple[str, dict[str, Any]]:
     if not isinstance(encoder, str | tuple):
         return "", {}
-    return (encoder, {}) if isinstance(encoder, str) else (encoder[0], dict(encoder[1]))
+    return (encoder, {}) if isinstance(encoder, str) else (encoder[0], dict(*encoder[1:]))
