@@ -17,7 +17,6 @@ from report.results import (
     ETA,
     FACES,
     GAMMA,
-    GRIDS,
     METHODS,
     NORMALIZATIONS,
     NOT_MEASURED,
@@ -40,36 +39,12 @@ from report.results import (
     whole,
 )
 
-EVERY = ("every=0.2", "every=0.4", "every=0.6", "every=0.8")
-
 
 def with_iterative(folder: str) -> str:
     """Every γ, and GAUGE also with another imputer."""
     table = table_of(folder, GAMMA, tuple(row for row in NOT_SCORERS if row not in NORMALIZATIONS))
     other = {"gauge on the iterative imputer": table_of(f"{folder}/iterative", GAMMA).rows["gauge"]}
     return replace(table, rows=table.rows | other).markdown()
-
-
-def minus_gauge(folder: str) -> str:
-    """Every row minus GAUGE on the same samples, masks and seeds."""
-    protocols = ("complete", "gamma=0.5", "gamma=0.9", "gamma=1")
-    compared = {(pair.row, pair.protocol): pair for pair in pairs(folder) if pair.other == "gauge"}
-    rows = {
-        row: [difference(compared.get((row, protocol))) for protocol in protocols]
-        for row in table_of(folder, protocols).rows
-    }
-    rows = {row: shown for row, shown in rows.items() if row not in ("gauge", *NORMALIZATIONS)}
-    iterative = [
-        pair_of(seeds(f"{folder}/iterative", "gauge", protocol), seeds(folder, "gauge", protocol))
-        for protocol in protocols
-    ]
-    rows["gauge on the iterative imputer"] = [difference(pair) for pair in iterative]
-    lines = [
-        f"| points above {label(folder, 'gauge')} | {' | '.join(protocols)} |",
-        "|---" * (len(protocols) + 1) + "|",
-    ]
-    lines += [f"| {label(folder, row)} | {' | '.join(shown)} |" for row, shown in rows.items()]
-    return "\n".join(lines) + "\n"
 
 
 def imputation(folder: str) -> str:
@@ -87,13 +62,6 @@ def imputation(folder: str) -> str:
             shown = [f"{100 * mean(numbers):.1f} %" for numbers in columns.values()]
         lines.append(f"| {imputer} | {key.replace('_', ' ')} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
-
-
-def published() -> str:
-    """GAUGE and its ablations, ours and the paper's numbers side by side."""
-    paper = PUBLISHED["polymnist"]
-    rows = [row for row in NOT_SCORERS if row in paper]
-    return table_of("polymnist/cosine", PAPER_ETA, rows, paper=paper).markdown()
 
 
 def methods(folder: str) -> str:
@@ -173,7 +141,6 @@ def speed(folder: str) -> str:
 def scoring(
     folder: str,
     protocols: tuple[str, ...],
-    rows: tuple[str, ...] = SCORERS,
     paper: Mapping[str, dict[str, float]] | None = None,
 ) -> str:
     """Gates from other scores: the metric, the difference to GAUGE seed by seed, and the paper's number."""
@@ -182,7 +149,7 @@ def scoring(
         f"{protocol}, paper" for protocol in protocols[:1] if paper
     ]
     lines = [f"| scores | {' | '.join(head)} |", "|---" * (1 + 2 * len(protocols) + bool(paper)) + "|"]
-    for row in rows:
+    for row in SCORERS:
         shown = [
             f"{cells(folder)[row][protocol]} | {difference(compared.get((row, protocol)))}" for protocol in protocols
         ]
@@ -193,38 +160,24 @@ def scoring(
 
 TABLES: dict[str, Callable[[], str]] = {
     "celeba": lambda: accuracy("celeba", FACES),
-    "celeba-complete": lambda: differences("celeba", "complete"),
-    "celeba-faces": lambda: differences("celeba", "missing=text"),
     "polymnist5k": lambda: accuracy("polymnist5k", ("complete", "eta=0.6", "eta=0.8")),
     "polymnist5k-paired": lambda: differences("polymnist5k", "eta=0.8", ("gauge:v2", "gauge:masked")),
     "polymnist": lambda: accuracy("polymnist/cosine", ETA),
-    "polymnist-every": lambda: accuracy("polymnist/cosine", EVERY),
     "polymnist-paired": lambda: differences("polymnist/cosine", "eta=0.8"),
-    "polymnist-published": published,
     "polymnist-scoring": lambda: scoring("polymnist/cosine", ("eta=0.8", "every=0.8"), paper=PUBLISHED["polymnist"]),
-    "polymnist-constant": lambda: accuracy("polymnist/constant", ETA),
-    "polymnist-constant-paired": lambda: differences("polymnist/constant", "eta=0.8", ("gauge:v2", "gauge:masked")),
     "mst": lambda: accuracy("mst", DIGITS),
     "mst-methods": mst_methods,
-    "mst-paired": lambda: differences("mst", "missing=mnist+text"),
-    "mst-reversed": lambda: accuracy("mst/reversed", DIGITS),
     "leaf99-disjoint": lambda: whole("leaf99/disjoint", GAMMA, ("gamma=0.9", "gamma=0.5")),
     "mst-long": lambda: whole("mst/long", DIGITS, ("missing=mnist+text", "complete")),
     "celeba-long": lambda: whole("celeba/long", FACES, ("missing=text", "complete")),
-    "celeba-reversed": lambda: whole("celeba/reversed", FACES, ("missing=text",)),
     "ham10000-long": lambda: whole("ham10000/long", GAMMA, ("gamma=1", "complete")),
     "celeba-table": lambda: whole("celeba_table", GAMMA, ("gamma=1", "gamma=0.5", "complete")),
-    "celeba-table-balanced": lambda: whole("celeba_table/balanced", GAMMA, ("gamma=1",)),
     "imputer-rows": lambda: imputers("celeba_table", "celeba_table/balanced", ("gamma=0.5", "gamma=0.9", "gamma=1")),
-    "polymnist5k-readings": lambda: whole("polymnist5k/readings", PAPER_ETA, ("eta=0.8",), ("gauge", "dymo")),
     "polymnist5k-oracle": lambda: against("polymnist5k/oracle", "polymnist5k/readings", PAPER_ETA, PAPER_ETA),
-    "shared-embedding": lambda: against("polymnist5k/shared", "polymnist5k/readings", PAPER_ETA, PAPER_ETA),
-    "leaf99-readings": lambda: whole("leaf99/readings", GAMMA, ("gamma=0.9",), ("gauge", "dymo")),
-    "leaf99-oracle": lambda: against("leaf99/oracle", "leaf99/readings", GAMMA, ("gamma=0.5", "gamma=0.9", "gamma=1")),
     **{
         f"{name}-{what}": partial(write, name)
         for name in ("leaf99", "ham10000")
-        for what, write in {"gamma": with_iterative, "paired": minus_gauge, "imputation": imputation}.items()
+        for what, write in {"gamma": with_iterative, "imputation": imputation}.items()
     },
     "leaf99-methods": lambda: methods("leaf99"),
     "leaf99-methods-100": lambda: methods("leaf99/epochs100"),
@@ -234,7 +187,4 @@ TABLES: dict[str, Callable[[], str]] = {
     "polymnist-speed": lambda: speed("polymnist/all"),
     "polymnist-methods": lambda: polymnist_methods().markdown(),
     "polymnist-longer": lambda: table_of("polymnist/all", PAPER_ETA, NOT_SCORERS[:-1]).markdown(),
-    "leaf99-scoring": lambda: scoring("leaf99", ("gamma=1", "gamma=0.9"), (*SCORERS, *NORMALIZATIONS)),
-    "ham10000-scoring": lambda: scoring("ham10000", ("gamma=1", "gamma=0.9"), (*SCORERS, *NORMALIZATIONS)),
-    "ham10000-grids": lambda: table_of("ham10000", GAMMA, GRIDS).markdown(),
 }
