@@ -114,6 +114,7 @@ def test_merged_cells_and_sheets_that_never_end_are_refused(tmp_path):
         read_table_file(path)
     for rows, problem in (
         (b'<row r="900000000"/>', "more rows, or longer ones"),
+        (b'<row r="30">' + b"<c><v>1</v></c>" * 20_000 + b"</row>", "more rows, or longer ones"),
         (b"<row/>" * 10**6, "unpacks to more"),
     ):
         with ZipFile(path, "w", ZIP_DEFLATED) as forged, ZipFile(BytesIO(fine)) as archive:

@@ -287,9 +287,10 @@ def _sheet(path: Path, rows: int) -> Iterator[pd.DataFrame]:
             sheet, other = (each.worksheets[shown[0]] for each in (book, written))
             if len(shown) > 1:
                 logger.warning("%s: sheet %r is read, the first of %d", path, sheet.title, len(shown))
+            content = _sheet_rows(path, sheet.title)
             lines = _cells(sheet, other)
             header, first = next(lines, (0, ()))
-            if merged := _merged_cells(path, sheet.title, header):
+            if merged := _merged_cells(content[-1], header):
                 raise ValueError(
                     f"cells {merged} are merged, and only the first of them has the value; unmerge them, and fill each"
                 )
@@ -297,12 +298,6 @@ def _sheet(path: Path, rows: int) -> Iterator[pd.DataFrame]:
             if repeated := [name for index, name in enumerate(names) if name in names[:index]]:
                 raise ValueError(f"column {repeated[0]!r} occurs twice; rename one of them")
             while part := list(itertools.islice(lines, rows)):
-                for number, cells in part:
-                    if len(cells) > len(names):
-                        raise ValueError(
-                            f"row {number} has {len(cells)} values, but the first row names {len(names)} columns; remove "
-                            "titles above the names, and values beside the table"
-                        )
                 blank = len(names) * (None,)
                 yield pd.DataFrame([(*cells, *blank)[: len(names)] for _, cells in part], columns=names, dtype=object)
     except (AttributeError, BadZipFile, KeyError, OSError, ParseError, TypeError) as error:
@@ -327,9 +322,9 @@ def _workbook(path: Path, *, values: bool = False) -> Any:
         return load_workbook(path, read_only=True, data_only=values)
 
 
-def _merged_cells(path: Path, title: str, header: int) -> str:
-    """The first cells of a sheet that are merged over several rows, below the header at least with the last one; empty if
-    there are none. An error for rows that no sheet of Excel has, of which openpyxl would make as many."""
+def _sheet_rows(path: Path, title: str) -> list[bytes]:
+    """The rows of a sheet as they are written, with what follows them; an error for those that no sheet of Excel has, of
+    which openpyxl would make as many."""
     with ZipFile(path) as archive:
         book, links = (
             ElementTree.fromstring(archive.read(f"xl/{name}")) for name in ("workbook.xml", "_rels/workbook.xml.rels")
@@ -340,9 +335,15 @@ def _merged_cells(path: Path, title: str, header: int) -> str:
         content = archive.read(target.removeprefix("/") if target.startswith("/") else f"xl/{target}")
     rows = content.split(b"<row")
     last = max((int(match[1]) for row in rows if (match := re.match(rb'[^>]*?\br="(\d{1,12})', row))), default=0)
-    if max(last, len(rows)) > 2**20 + 1 or max(map(len, rows)) > 2**23:
+    if max(last, len(rows)) > 2**20 + 1 or max(max(len(row) >> 9, row.count(b"<c")) for row in rows) > 2**14:
         raise ValueError("it has more rows, or longer ones, than sheets of Excel have; save it again")
-    for match in re.finditer(rb'mergeCell [^>]*?ref="(\D+(\d+):\D+(\d+))"', rows[-1]):
+    return rows
+
+
+def _merged_cells(content: bytes, header: int) -> str:
+    """The first cells that are merged over several rows, below the header at least with the last one; empty if there are
+    none."""
+    for match in re.finditer(rb'mergeCell [^>]*?ref="(\D+(\d+):\D+(\d+))"', content):
         if int(match[2]) < int(match[3]) > header:
             return match[1].decode()
     return ""
@@ -353,6 +354,7 @@ def _cells(values: Any, written: Any) -> Iterator[tuple[int, tuple[Any, ...]]]:
     errors = ["#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#N/A", "#GETTING_DATA", "#SPILL!", "#CALC!"]
     for sheet in (values, written):
         sheet.reset_dimensions()  # what a file says of its own size may be wrong
+    width = 0
     both = zip(values.iter_rows(values_only=True), written.iter_rows(values_only=True), strict=True)
     for number, (cells, formulas) in enumerate(both, 1):
         for cell, given in zip(cells, formulas, strict=True):
@@ -364,5 +366,11 @@ def _cells(values: Any, written: Any) -> Iterator[tuple[int, tuple[Any, ...]]]:
         known = [None if isinstance(cell, str) and cell in errors else cell for cell in cells]
         while known and (known[-1] is None or known[-1] == ""):
             known.pop()
+        width = width or len(known)
+        if len(known) > width:
+            raise ValueError(
+                f"row {number} has {len(known)} values, but the first row names {width} columns; remove titles above the "
+                "names, and values beside the table"
+            )
         if known:
             yield number, tuple(known)
