@@ -174,7 +174,7 @@ def cost(
 def costs() -> Iterator[dict[str, float | int | str]]:
     frame, labels = load(TABLES["hdma"], 10_000)
     for preset, calls in (("fast", (300, 200, 60, 8)), ("default", (200, 100, 16, 2))):
-        options = {} if preset == "default" else {"preset": preset}
+        options: dict[str, Any] = {} if preset == "default" else {"preset": preset}
         model = GaugeClassifier(random_state=0, **options).fit(frame.head(1500), labels[:1500])
         for rows, count in zip((1, 100, 1000, 10_000), calls, strict=True):
             yield cost(preset, rows, count, model, frame)

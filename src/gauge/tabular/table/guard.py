@@ -173,7 +173,7 @@ class Watch:
             for (name, _), seen in self.seen.items():
                 unread[name] += seen.count * bool(seen.end)
             missing = missing - np.array([unread[name] for name in self.rates])
-        now = missing / self.count
+        now = np.asarray(missing / self.count)
         moved = share_moved(now, rates, (self.count, self.training_rows), len(rates))
         for index in np.flatnonzero(moved).tolist() if moved.any() else ():
             change = f"{100 * now[index]:.0f} % of the rows instead of {100 * rates[index]:.0f} %"
