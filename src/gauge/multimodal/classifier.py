@@ -135,7 +135,7 @@ class GaugePlusClassifier:
         return self._module
 
     def fit(self, train: Dataset, val: Dataset | None = None) -> Self:
-        """Train the network; returns the classifier.
+        """Return the classifier, trained.
 
         Parameters
         ----------
@@ -178,11 +178,23 @@ class GaugePlusClassifier:
         return self
 
     def predict_proba(self, data: Dataset) -> np.ndarray:
-        """Return the probabilities of the classes for every sample, [samples, classes]."""
+        """Return the probabilities of the classes for every sample, [samples, classes].
+
+        Parameters
+        ----------
+        data
+            Samples, with or without labels; a modality that all of them miss may be left out.
+        """
         return predict_split(self.module_, self._on_device(data), Complete()).probabilities
 
     def predict(self, data: Dataset) -> np.ndarray:
-        """Return the name of the most probable class of every sample."""
+        """Return the name of the most probable class of every sample.
+
+        Parameters
+        ----------
+        data
+            As for `predict_proba`.
+        """
         return self.classes_[self.predict_proba(data).argmax(1)]
 
     def evaluate(self, data: Dataset, missing: str | Sequence[str] | None = None) -> pd.DataFrame:
@@ -211,13 +223,27 @@ class GaugePlusClassifier:
     def explain(self, data: Dataset, *, columns: Mapping[str, Sequence[str]] | None = None) -> Explanation:
         """Return what each modality, and each cell or part of it, did for the prediction of every sample: exact effects, in
         probability, of leaving it out; of parts of images and sequences, of leaving out the unit that the encoder makes of
-        them. `columns` names the columns of tables."""
+        them.
+
+        Parameters
+        ----------
+        data
+            As for `predict_proba`.
+        columns
+            The names of the columns of tables, such as `{"blood": ["iron", "sugar"]}`.
+        """
         rows, names = self._on_device(data), self.description.classes
         parts = [explain_effects(self.module_, batch, classes=names, columns=columns) for batch in rows.batches(256)]
         return replace(parts[0], rows=tuple(row for part in parts for row in part.rows))
 
     def save(self, path: str | Path) -> None:
-        """Write weights, settings, classes and the standardisation of tables into one file of safetensors."""
+        """Write weights, settings, classes and the standardisation of tables into one file.
+
+        Parameters
+        ----------
+        path
+            Of the file, in the format of safetensors.
+        """
         tensors = {f"model.{name}": values for name, values in self.module_.state_dict().items()}
         checkpoint.save(Path(path), tensors | {"check": self._check()}, self.description.model_dump(mode="json"))
 
@@ -225,8 +251,17 @@ class GaugePlusClassifier:
     def load(
         cls, path: str | Path, encoders: Mapping[str, nn.Module] | None = None, *, device: str | None = None
     ) -> "GaugePlusClassifier":
-        """Read what `save` has written. No code comes from the file: `encoders` holds your own modules, built as for
-        training, whose weights are then those of the file. What does not fit is refused."""
+        """Return the classifier that `save` has written. No code comes from the file; what does not fit is refused.
+
+        Parameters
+        ----------
+        path
+            Of the file.
+        encoders
+            Your own modules by modality, built as for training; their weights are then those of the file.
+        device
+            As for the classifier.
+        """
         tensors, metadata = checkpoint.load(Path(path))
         saved, given = Description.parse(metadata, str(path)), encoders or {}
         own = sorted(name for name, (kind, _) in saved.encoders.items() if not kind)
