@@ -115,7 +115,7 @@ def test_open_gates_leave_the_logits_as_they_are(family):
     classifier = wrapped.read(**inputs)
     opened = classifier(classifier.tokens, attention_bias(torch.ones(classifier.visible.shape)))
     torch.testing.assert_close(opened, logits(wrapped.model(**inputs)), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(wrapped.evidence(**inputs).logits, logits(wrapped.model(**inputs)))
+    torch.testing.assert_close(wrapped.predict(**inputs).evidence.logits, logits(wrapped.model(**inputs)))
 
 
 def states(classifier, tokens, gates):

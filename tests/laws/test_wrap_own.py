@@ -165,12 +165,12 @@ class Padded(nn.Module):
 def test_a_mask_that_means_the_opposite_of_its_name_is_refused(length):
     words = (WORDS * VALID)[:, :length]
     with seeded(0, "padded"), unchecked():
-        gates = wrap(Padded("key_padding_mask").eval()).gates(words)
+        gates = wrap(Padded("key_padding_mask").eval()).predict(words).gates
         assert torch.equal(gates > 0, (words > 0)[:, 1:])
         with pytest.raises(
             ValueError, match="hides keys where it is True, but .*; call it key_padding_mask, or invert"
         ):
-            wrap(Padded("mask").eval()).gates(words)
+            wrap(Padded("mask").eval()).predict(words)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def images():
 
 
 def test_every_patch_has_a_gate_and_no_other_position(wrapped, images):
-    assert wrapped.gates(images).shape == (2, 4)
+    assert wrapped.predict(images).gates.shape == (2, 4)
     assert wrapped.read(images).fixed == wrapped.model.num_prefix_tokens
 
 
@@ -49,7 +49,7 @@ def test_every_patch_has_a_gate_and_no_other_position(wrapped, images):
 )
 def test_what_precedes_the_patches_is_found_for_every_kind_of_head(images, name, options, fixed):
     other = wrap(built(name, **options))
-    assert other.gates(images).shape == (2, 4)
+    assert other.predict(images).gates.shape == (2, 4)
     assert other.fixed == fixed
     assert other.leak < 1e-6
 

@@ -11,8 +11,6 @@ import pandas as pd
 from jaxtyping import UInt8
 from PIL import Image
 
-from gauge.reports.colours import CIVIDIS
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -47,11 +45,13 @@ def gate_colour(gate: float) -> tuple[str, str]:
 
 @cache
 def _gate_colours() -> list[tuple[str, str]]:
-    names = textwrap.wrap(CIVIDIS, 6)
-    steps = np.array([[*bytes.fromhex(name)] for name in names]) / 255
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    steps = colormaps["cividis"](range(256))[:, :3]  # uniform, and safe for colour-blind readers
     linear = np.where(steps <= 0.04045, steps / 12.92, ((steps + 0.055) / 1.055) ** 2.4)
     bright = linear @ (0.2126, 0.7152, 0.0722) > 0.179  # where WCAG's two contrast ratios are equal
-    return [(f"#{name}", "#000000" if light else "#ffffff") for name, light in zip(names, bright, strict=True)]
+    return [(to_hex(step), "#000000" if light else "#ffffff") for step, light in zip(steps, bright, strict=True)]
 
 
 def effects_figure(effects: pd.Series, error: pd.Series | None = None, *, title: str, label: str) -> "Figure":

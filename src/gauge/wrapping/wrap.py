@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -113,16 +112,6 @@ class Wrapped(nn.Module):
         classifier = self.read(*args, **inputs)
         evidence, gates = self._weigh(classifier)
         return Prediction(classifier(classifier.tokens, attention_bias(gates)), evidence, gates)
-
-    @torch.no_grad()
-    def evidence(self, *args: Any, **inputs: Any) -> Evidence:
-        """The score of every token, 0 for padding, and the logits of the model without gates."""
-        return self._score(self.read(*args, **inputs))
-
-    @torch.no_grad()
-    def gates(self, *args: Any, **inputs: Any) -> Float[Tensor, "b n"]:
-        """The gate of every token, 0 for padding."""
-        return self._weigh(self.read(*args, **inputs))[1]
 
     @torch.no_grad()
     def explain(self, *args: Any, exact: bool = False, **inputs: Any) -> TokenExplanation:
@@ -252,12 +241,9 @@ class Wrapped(nn.Module):
         self.attentions = classifier.attend(classifier.tokens).calls
         return classifier.fixed
 
-    def _score(self, classifier: TokenClassifier) -> Evidence:
-        evidence = self.score(classifier, classifier.tokens)
-        return Evidence(torch.where(classifier.visible, evidence.scores, 0.0), evidence.logits)
-
     def _weigh(self, classifier: TokenClassifier) -> tuple[Evidence, Tensor]:
-        evidence, readers = self._score(classifier), classifier.readers
+        evidence, readers = self.score(classifier, classifier.tokens), classifier.readers
+        evidence = Evidence(torch.where(classifier.visible, evidence.scores, 0.0), evidence.logits)
         gates = torch.ones_like(evidence.scores)
         if self.applies_gates:
             gates = self.gate(normalize_scores(evidence.scores, visible=classifier.visible & ~readers))
