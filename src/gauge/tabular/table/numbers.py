@@ -205,8 +205,10 @@ def are_codes(values: pd.Series) -> bool:
 
 def are_whole(values: pd.Series, share: float = 1.0) -> bool:
     """Whether at least this share of the values are integers, and no others are numbers."""
-    numbers = pd.to_numeric(values.astype(object), errors="coerce")
-    return bool((numbers % 1 == 0).mean() >= share and (numbers.dropna() % 1 == 0).all())
+    read = values if values.dtype.kind == "f" else pd.to_numeric(values.astype(object), errors="coerce")
+    numbers = read.to_numpy(np.float64, na_value=np.nan)
+    whole = np.isfinite(numbers) & (numbers == np.floor(numbers))
+    return bool(whole.mean() >= share and (whole | np.isnan(numbers)).all())
 
 
 def is_named(values: pd.Series, pattern: str) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -76,12 +77,11 @@ class Number(Cell):
             logger.warning("column %r: %s", column.name, problem)
         levels = np.linspace(0, 1, cls.quantile_count)
         known = numbers[~np.isnan(numbers)]
-        quantiles, limits = (
-            pd.Series(levels).groupby(np.quantile(known, levels)).mean(),
-            Limits.fit(known, ratios=not writing.date),
-        )
+        quantiles, position = np.unique(np.quantile(known, levels), return_inverse=True)
+        ranks = np.bincount(position, levels) / np.bincount(position)
+        limits = Limits.fit(known, ratios=not writing.date)
         clock = writing.date not in ("", TIMES) and bool((numbers % 1 > 0).any())
-        return cls(str(column.name), tuple(quantiles.index), tuple(quantiles), writing, clock, limits)
+        return cls(str(column.name), tuple(quantiles.tolist()), tuple(ranks.tolist()), writing, clock, limits)
 
     @classmethod
     def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
@@ -291,10 +291,10 @@ class Number(Cell):
 
 def _has_levels(values: pd.Series, numbers: np.ndarray) -> bool:
     """Whether few different numbers stand beside a value that recurs and is none, such as 10+: all of them are levels."""
-    unread = values[np.isnan(numbers)].astype(str)
-    if not len(unread) or len(np.unique(numbers[~np.isnan(numbers)])) > 20:
+    unknown = np.isnan(numbers)
+    if not unknown.any() or len(np.unique(numbers[~unknown])) > 20:
         return False
-    return bool(unread.value_counts().iloc[0] >= 5)
+    return bool(values[unknown].astype(str).value_counts().iloc[0] >= 5)
 
 
 def _written_numbers(values: pd.Series, options: ReadOptions) -> tuple[Writing, np.ndarray]:
@@ -313,6 +313,8 @@ def _doubts(values: pd.Series, writing: Writing, numbers: np.ndarray) -> list[st
     tiny = int(((numbers != 0) & (np.abs(numbers) < np.finfo(float).tiny)).sum())
     if tiny:
         problems.append(f"{tiny} of {len(numbers)} values are so near to 0 that digits are lost; use another unit")
+    if not (numbers % 1 == 0).any():  # no whole number; texts take long
+        return problems
     words = as_words(values.head(MAX_LOOKED_AT)).str.strip()
     short = words.str.fullmatch(r"[+-]?\d{1,3}")
     whole, rest = words[short], words[~short]
@@ -331,12 +333,14 @@ def _sentinels(numbers: np.ndarray, writing: Writing) -> Iterator[str]:
     if writing.date == TIMES or not len(values):
         return
     pattern = r"(?:1900|1901|1970|2099|2100|2999|9999)-(?:01-01|12-31)" if writing.date else r"-?(?:7{2,}|8{2,}|9{2,})"
-    coded = np.array(
-        [re.fullmatch(pattern, _as_day(value) if writing.date else f"{value:.10g}") for value in values], bool
-    )
-    for end in (np.cumprod(coded), np.cumprod(coded[::-1])[::-1]):  # codes with no other value beyond them
-        codes, others = values[end > 0], values[end == 0]
-        count = int(counts[end > 0].sum())
+
+    def is_code(value: float) -> bool:
+        return re.fullmatch(pattern, _as_day(value) if writing.date else f"{value:.10g}") is not None
+
+    for order in (slice(None), slice(None, None, -1)):  # codes with no other value beyond them
+        end = len(list(takewhile(is_code, values[order])))
+        codes, others = values[order][:end][order], values[order][end:]
+        count = int(counts[order][:end].sum())
         if count < 3 or not len(codes) or not len(others):
             continue
         if np.abs(others[:, None] - codes).min() > max(np.ptp(others), 1.0):
