@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
 from gauge import GaugeClassifier
-from gauge.tabular.experts import linear
+from gauge.tabular.experts import linear, trees
 from gauge.tabular.experts._logistic import fit_lasso, fit_logistic
 from gauge.tabular.table.splits import Splits
 
@@ -116,3 +116,12 @@ def test_the_linear_expert_leaves_noise_out_of_a_wide_table():
     assert roc_auc_score(truth, model.predict_proba(other)[:, 1]) > roc_auc_score(truth, plain) + 0.05
     expert = model.ensemble_.experts["linear"]
     assert np.mean(np.abs(expert.coefficients[1]) < 1e-3) > 0.5
+
+
+def test_rows_held_out_do_not_choose_the_columns_that_trees_of_a_wide_table_read():
+    x = np.random.default_rng(0).normal(size=(120, 1000))  # noise
+    with unchecked():
+        model = GaugeClassifier(experts="trees", **OPTIONS).fit(x, np.arange(120) % 2)
+    assert model.leaderboard_["auc"].max() < 0.65
+    used = np.unique(model.ensemble_.experts["trees"].forest.feature)
+    assert len(used) <= trees.Trees.most_screened + 1
