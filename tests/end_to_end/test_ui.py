@@ -110,7 +110,7 @@ def test_the_page_shows_the_prediction_of_the_server_and_its_reasons(fitted, cli
         shown = f"{100 * effect:+.1f}".replace("-", "−")
         assert (shown in text) == (abs(effect) >= 0.005), column
     helps = any(each["gain"] >= 0.005 for each in explanation["helpful"].values())
-    assert ("How far the log loss is expected to fall once the missing value is known" in text) == helps
+    assert ("What to expect of rows like this one once the missing value is known" in text) == helps
     assert ("No single missing value is known to make the answer better" in text) == (not helps)
     assert tab.value("document.documentElement.scrollWidth") <= width
     own = f"http://127.0.0.1:{client.port}/"

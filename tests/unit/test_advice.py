@@ -1,7 +1,5 @@
 """Advice: a missing value is worth what it takes from the log loss; neither noise nor a rare value is advised."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -119,21 +117,40 @@ def test_wrong_costs_are_refused_with_the_cure(model, fresh):
         few.advise(fresh[:1])
 
 
-def test_the_command_answers_as_the_saved_model(model, fresh, tmp_path):
+def test_the_promised_share_of_right_predictions_comes_true_on_new_rows(model, fresh):
+    whole = fresh[fresh["strong"].notna() & fresh["copy"].isna()]
+    before = whole.drop(columns="ill").assign(strong=None)
+    advice = model.advise(before).query("column == 'strong'")
+    now, then = (float((model.predict(rows) == whole["ill"]).mean()) for rows in (before, whole.drop(columns="ill")))
+    assert then - now > 0.1
+    assert (advice["right_then"] - advice["right_now"]).mean() == pytest.approx(then - now, abs=0.15)
+
+
+def test_feature_importances_are_gains_on_rows_held_out_and_agree_with_permutation(model, fresh):
+    own = pd.Series(model.feature_importances_, model.feature_names_in_)
+    permuted = model.importance(fresh, "ill").set_index("column")["importance"]
+    assert own.idxmax() in ("strong", "copy")
+    assert own.corr(permuted, "spearman") > 0.7
+    assert own[["noise", "zip", "place"]].abs().max() < 0.1 * own.max()
+
+
+def test_the_command_says_in_words_what_helps_and_writes_a_table(model, fresh, tmp_path):
     model.save(tmp_path / "model")
     rows = hidden(fresh[:5], "strong", "noise")
     rows.to_csv(tmp_path / "new.csv", index=False)
-    (tmp_path / "costs.json").write_text(json.dumps({"strong": 20}))
     command = ["advise", str(tmp_path / "model"), str(tmp_path / "new.csv")]
     runner = CliRunner()
     with unchecked():
-        result = runner.invoke(
-            app, [*command, "--costs", str(tmp_path / "costs.json"), "--out", str(tmp_path / "a.csv")]
-        )
-        wrong = runner.invoke(app, [*command, "--costs", "{3}"])
+        result = runner.invoke(app, [*command, "--cost", "strong=20", "--out", str(tmp_path / "a.csv")])
+        wrong = runner.invoke(app, [*command, "--cost", "strong=much"])
     assert result.exit_code == 0, result.output
     written = pd.read_csv(tmp_path / "a.csv")
     expected = model.advise(rows, costs={"strong": 20})
     assert written["column"].tolist() == expected["column"].tolist()
     assert np.allclose(written["gain"], expected["gain"], rtol=1e-4)
-    assert "--costs is not JSON" in str(wrong.exception)
+    first = expected[expected["advised"]].drop_duplicates("row")
+    assert len(result.stdout.splitlines()) == len(first) > 0
+    now, then = (100 * first.iloc[0][["right_now", "right_then"]].astype(float)).round().astype(int)
+    assert f"row {first.iloc[0]['row']}: {first.iloc[0]['column']} may turn {now} right predictions" in result.stdout
+    assert then >= now
+    assert "--cost strong=much is no number; write for example mri=300 or mri=never" in str(wrong.exception)

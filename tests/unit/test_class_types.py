@@ -8,6 +8,7 @@ from helpers import unchecked
 from gauge import GaugeClassifier
 from gauge.deploy.export import export
 from gauge.deploy.exported import ExportedClassifier
+from gauge.tabular.table.inputs import bin_labels
 
 ROWS = pd.DataFrame({"a": np.linspace(-1, 1, 60), "b": np.tile([0.0, 1.0, 2.0], 20)})
 HIGH = (ROWS["a"] > 0).to_numpy()
@@ -46,6 +47,40 @@ def test_classes_have_the_same_type_and_values_after_saving_and_exporting(labels
         assert other.classes_.tolist() == model.classes_.tolist()
         assert other.predict(ROWS).dtype == model.predict(ROWS).dtype
     assert model.score(ROWS, labels) == 1.0
+
+
+def test_ordered_labels_keep_their_order_in_classes_matrices_and_saved_models(tmp_path, caplog):
+    names = ["low", "high", "critical"]
+    labels = pd.cut(ROWS["a"], [-2, -0.3, 0.3, 2], labels=names)
+    assert fitted(labels.astype(str)).classes_.tolist() == sorted(names)
+    model = fitted(labels)
+    assert "the classes keep their order ['low', 'high', 'critical']; scikit-learn's scorers" in caplog.text
+    model.save(tmp_path)
+    assert model.classes_.tolist() == GaugeClassifier.load(tmp_path).classes_.tolist() == names
+    assert (model.predict(ROWS) == labels).mean() > 0.9
+    assert list(model.evaluate(ROWS, labels).confusion) == names
+    assert fitted(pd.Categorical(names * 20, ordered=False)).classes_.tolist() == sorted(names)
+    assert bin_labels(pd.Series([1, 5, 20, None]), 3).cat.categories.tolist() == [
+        "up to 3.66667",
+        "up to 10",
+        "above 10",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.zeros((60, 2)), "there are 2 targets; give one column of labels"),
+        ([[1, 2]] * 60, "there are 2 targets; give one column of labels"),
+        (
+            np.zeros(60, [("event", "?"), ("time", "f8")]),
+            "a time and an event; make classes of it",
+        ),
+    ],
+)
+def test_several_targets_and_survival_times_are_refused_with_the_cure(labels, message):
+    with pytest.raises(ValueError, match=message):
+        fitted(labels)
 
 
 def test_labels_of_another_type_score_the_same_or_are_refused(caplog):

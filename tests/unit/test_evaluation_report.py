@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from gauge import GaugeClassifier
 from gauge.cli.main import app
+from gauge.reports.evaluation import operating_grid
 from gauge.tabular.evidence.decisions import score_weights
 from gauge.tabular.evidence.measures import share_interval
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold, threshold_weights
@@ -115,6 +116,20 @@ def test_of_many_classes_a_threshold_is_about_one_and_a_score_about_all():
         chosen = (held_out.probabilities * score_weights(name, held_out)).argmax(1)
         assert score(labels, chosen) > score(labels, p.argmax(1)) + 0.02
     assert score_weights("neg_log_loss", held_out).tolist() == [1, 1, 1]
+
+
+def test_an_evaluation_is_a_mapping_that_marks_broken_promises_and_has_the_best_expert(ward, evaluation):
+    assert dict(evaluation)["accuracy"] == evaluation["accuracy"]
+    with pytest.raises(ValueError, match="there is no metric 'acuracy'; did you mean 'accuracy'"):
+        evaluation["acuracy"]
+    board = ward.model.leaderboard_.set_index("expert")["log_loss"].drop("combined")
+    models = list(evaluation.predictions.models)
+    assert models[2] == ("boosted trees" if board.idxmin() == "trees" else f"{board.idxmin()} alone")
+    shares = {"value": 0.7, "low": 0.6, "high": 0.8, "right": 7, "of": 10}
+    operating = pd.DataFrame([{"metric": "sensitivity"} | shares])
+    for promise, mark in ((0.9, ", below 0.9"), (0.75, "")):
+        shown = operating_grid(operating, "ill", "", ("sensitivity", str(promise))).lines[0][1]
+        assert shown == f"0.700 [0.600, 0.800]{mark}"
 
 
 def test_decisions_subgroups_and_missing_values_count_the_rows(ward, evaluation):

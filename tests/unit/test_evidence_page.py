@@ -9,6 +9,7 @@ from browser import needs_browser
 from pages import HOSTILE, Page, visit
 
 from gauge.reports.evidence import (
+    Advised,
     EvidencePage,
     Gain,
     GatedUnit,
@@ -67,7 +68,7 @@ def everything(text: str) -> EvidencePage:
     units += [unit(f"note {text}", gate, kind="text", name=text, value=text) for gate in (0.1, 0.5, 0.9)]
     units += [unit(f"photo {text}", gate, kind="image", name=text) for gate in (0.2, 0.7)]
     images = {f"photo {text}": GridImage(pixels, (1, 2))}
-    helpful = {text: Gain(0.2, 0.1, 0.3)}
+    helpful = {text: Advised(0.2, 0.1, 0.3, 0.5, 0.6)}
     row = RowEvidence(text, ("other", 0.9), tuple(units), images, text, {}, helpful, {text: text}, ungated=(text, 0.4))
     hidden = replace(row, label=None, votes={text: (text, 0.4)}, subsets={text: 0.9})
     return EvidencePage(text, text, (row, hidden), {text: text})
@@ -95,7 +96,9 @@ def doubted(trusted: float = 0.1) -> RowEvidence:
         unit("age", 0.6, value="7", used=0.3, trusted=trusted, suggestion="50 to 60"),
         unit("city", 0.1, used=-0.2),
     )
-    return replace(row_of(*units, unit("dose", None, suggestion="2 to 3")), helpful={"dose": Gain(0.18, 0.1, 0.26)})
+    return replace(
+        row_of(*units, unit("dose", None, suggestion="2 to 3")), helpful={"dose": Advised(0.18, 0.1, 0.26, 0.72, 0.75)}
+    )
 
 
 def test_use_and_trust_are_two_things_and_a_value_that_does_not_fit_is_named():
@@ -104,12 +107,15 @@ def test_use_and_trust_are_two_things_and_a_value_that_does_not_fit_is_named():
     assert "Against it: city value of city (−20.0)" in page.text
     assert "This value does not fit the rest of the row: age 7 , trusted 10 %; the rest suggests 50 to 60" in page.text
     assert "value does not fit its row 1" in page.text
-    assert "does not fit the rest" not in page_of(doubted(trusted=0.9)).text
+    for trusted, word in ((0.9, "fits"), (0.7, "unusual")):
+        text = page_of(doubted(trusted=trusted)).text
+        assert f"{100 * trusted:.0f} {word}" in text
+        assert "does not fit the rest" not in text
 
 
 def test_a_missing_value_says_what_the_rest_suggests_and_how_much_it_would_help():
     text = Page(render_rows([doubted()])).text
-    gain = "knowing it is expected to lower the log loss by 0.180 (95 % interval 0.100 to 0.260)"
+    gain = "knowing it may turn 72 right predictions in 100 into about 75 (log loss −0.180)"
     assert f"Would help most: dose is missing; {gain}" in text
     assert "dose missing the rest suggests 2 to 3" in text
 

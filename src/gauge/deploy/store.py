@@ -12,7 +12,6 @@ import pandas as pd
 
 from gauge.deploy.exported import load_classifier
 from gauge.deploy.requests import Limits, Promise, RequestReader, RowCells, notes
-from gauge.deploy.scoring import set_names
 from gauge.deploy.ui import form_page
 from gauge.reports.evidence import RowEvidence
 from gauge.tabular.saved.classifier import TableClassifier
@@ -72,8 +71,10 @@ class Loaded:
         for promise in {each for _, each in requested if each is not None}:
             coverage, by_class = promise
             sets = self.classifier.sets(probabilities, observed, coverage, by_class=by_class)
-            for row, held in enumerate(set_names(self.classifier, sets)):
-                predictions[row] |= {"set": held} if requested[row][1] == promise else {}
+            for row, held in enumerate(sets):
+                predictions[row] |= (
+                    {"set": self.classifier.classes[held].tolist()} if requested[row][1] == promise else {}
+                )
         return predictions
 
     def explanations(self, rows: Sequence[RowCells]) -> list[dict[str, Any]]:
@@ -136,5 +137,5 @@ class Store:
 
 def _evidence(row: RowEvidence) -> dict[str, Any]:
     predicted = dict(zip(("prediction", "probability"), row.prediction, strict=True))
-    columns = {"effects": dict(row.effects), "helpful": {name: gain._asdict() for name, gain in row.helpful.items()}}
+    columns = {"effects": dict(row.effects), "helpful": {name: gain.to_json() for name, gain in row.helpful.items()}}
     return predicted | columns | {"units": [asdict(unit) for unit in row.units]}

@@ -122,6 +122,11 @@ def metric_name(metric: str) -> str:
     return "AUC" if metric == "auc" else metric.replace("_", " ")
 
 
+def _beside(promise: float, value: float, low: float, high: float) -> str:
+    """Return a value with its interval, and that it is below a promise where the interval excludes that."""
+    return interval(value, low, high) + (f", below {promise:g}" if high < promise else "")
+
+
 def _lines(frame: pd.DataFrame) -> Iterable[Any]:
     """Return the lines of a table, with a name for each cell."""
     return frame.itertuples(index=False)
@@ -131,7 +136,7 @@ def score_grid(scores: pd.DataFrame) -> TextTable:
     """Return the scores of all models, a line for each of them."""
     return TextTable(
         "Beside simpler models",
-        "The same rows, by the class shares of training and, where they are among the experts, boosted trees alone.",
+        "The same rows, by the class shares of training, the best single expert on rows held out, and boosted trees alone.",
         ("", *map(metric_name, dict.fromkeys(scores["metric"]))),
         [
             (str(name), *(interval(*cells) for cells in part[["value", "low", "high"]].to_numpy(float)))
@@ -140,10 +145,17 @@ def score_grid(scores: pd.DataFrame) -> TextTable:
     )
 
 
-def operating_grid(operating: pd.DataFrame, positive: str | None, note: str) -> TextTable:
-    """Return sensitivity, specificity, PPV and NPV for the class that is looked for."""
+def operating_grid(
+    operating: pd.DataFrame, positive: str | None, note: str, promised: Sequence[str] | None = None
+) -> TextTable:
+    """Return sensitivity, specificity, PPV and NPV for the class that is looked for; one of them may have been promised."""
+    promises = {} if promised is None else {promised[0]: float(promised[1])}
     lines = [
-        (each.metric, interval(each.value, each.low, each.high), f"{each.right} of {each.of}")
+        (
+            each.metric,
+            _beside(promises.get(each.metric, 0.0), each.value, each.low, each.high),
+            f"{each.right} of {each.of}",
+        )
         for each in _lines(operating)
     ]
     return TextTable(f"Sensitivity and specificity for {positive}", note, ("", "value", "rows"), lines)
@@ -200,7 +212,7 @@ def coverage_grid(coverage: pd.DataFrame) -> TextTable:
             (
                 f"{100 * each.promised:.0f} %{', ' if each.part else ''}{each.part}",
                 str(each.rows),
-                interval(each.coverage, each.low, each.high),
+                _beside(each.promised, each.coverage, each.low, each.high),
                 f"{each.size:.2f}",
                 f"{100 * each.one_class:.0f} %",
                 interval(each.one_class_right),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from math import isfinite
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from gauge.reports.templates import template
 
-ColumnKind = Literal["number", "category", "text", "image", "signal"]
+ColumnKind = Literal["number", "category", "text", "image"]
 State = Literal["observed", "missing"]
 
 
@@ -41,10 +41,16 @@ class Unit:
     suggestion: str = ""
 
     @property
+    def fit(self) -> str:
+        """The trust in words. A value about which nothing is known has that of all values, 0.9."""
+        if self.trusted is None:
+            return ""
+        return "does not fit" if self.trusted < 0.5 else "unusual" if self.trusted < 0.8 else "fits"
+
+    @property
     def doubtful(self) -> bool:
         """Whether it is an observed value that does not fit the rest of the row."""
-        # trust below which a value does not fit
-        return self.state == "observed" and self.trusted is not None and self.trusted < 0.5
+        return self.state == "observed" and self.fit == "does not fit"
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -62,11 +68,33 @@ class GatedUnit(Unit):
 
 
 class Gain(NamedTuple):
-    """How far the log loss is expected to fall once a missing value is known, and the ends of the 95 % interval."""
+    """How far the log loss falls once a value is known, and the ends of the 95 % interval."""
 
     gain: float
     low: float
     high: float
+
+
+class Advised(NamedTuple):
+    """The gain that is expected of a missing value with its 95 % interval, and how probable it is that the prediction is
+    right now and then."""
+
+    gain: float
+    low: float
+    high: float
+    now: float
+    then: float
+
+    @property
+    def words(self) -> str:
+        """What it means for rows such as this one."""
+        now, then = round(100 * self.now), round(100 * self.then)
+        if then <= now:
+            return "may make the probability more certain, but hardly change the prediction"
+        return f"may turn {now} right predictions in 100 into about {then}"
+
+    def to_json(self) -> dict[str, Any]:
+        return self._asdict() | {"words": self.words}
 
 
 @dataclass(frozen=True)
@@ -92,7 +120,7 @@ class RowEvidence:
     images: Mapping[str, GridImage] = field(default_factory=dict)
     label: str | None = None
     effects: Mapping[str, float] = field(default_factory=dict)
-    helpful: Mapping[str, Gain] = field(default_factory=dict)
+    helpful: Mapping[str, Advised] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
     plausible: tuple[str, ...] | None = None
     votes: Mapping[str, tuple[str, float]] = field(default_factory=dict)

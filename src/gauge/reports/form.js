@@ -150,7 +150,7 @@
       .filter(([column, each]) => each.gain >= SMALLEST && named(column))
       .slice(0, 3)
       .map(([column, each]) => {
-        const about = make("em", {}, `${each.gain.toFixed(3)} (${each.low.toFixed(3)} to ${each.high.toFixed(3)})`);
+        const about = make("em", {}, each.words);
         const go = make("button", { type: "button" }, make("span", {}, column), about);
         go.addEventListener("click", () => input(named(column)).focus());
         return make("li", {}, go);
@@ -171,7 +171,7 @@
     parts.push(part("Does not fit", doubtful.length ? make("ul", { className: "warn" }, ...doubtful) : none));
     const lines = helpful(answer);
     if (lines.length) {
-      const mean = "How far the log loss is expected to fall once the missing value is known, with its 95 % interval. Choose one to fill it in.";
+      const mean = "What to expect of rows like this one once the missing value is known, by rows held out in training. Choose one to fill it in.";
       parts.push(part("Would help most", make("ul", { className: "help" }, ...lines), mean));
     } else if (fields.some((field) => value(field) === null)) {
       parts.push(part("Would help most", make("p", { className: "small" }, "No single missing value is known to make the answer better.")));

@@ -144,7 +144,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     fitted_ : Fitted
         All that training has left, as one immutable value; the attributes below are parts of it.
     classes_ : ndarray
-        The classes, in the order of `predict_proba`.
+        The classes, in the order of `predict_proba`: sorted, unless the labels are an ordered Categorical of pandas.
     class_prior_ : ndarray
         Their shares in training: the prediction for a row without values.
     class_weight_ : list of float
@@ -163,8 +163,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         The trust in cells, if it was learned.
     leaderboard_ : DataFrame
         What each expert scores on rows held out and what it weighs in the prediction.
-    verdict_ : str
-        The validation score of the network, in words.
+    feature_importances_ : ndarray
+        What each column is worth: how far the log loss of rows held out fell when a hidden value of it became known. About
+        zero for noise, which may be negative, zero for ignored columns; `importance` measures it on rows of yours.
     epochs_ : dict
         The epochs of every stage of the network's training.
     cut_short_ : dict
@@ -215,7 +216,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     experts_ = Forwarded(lambda fitted: list(fitted.experts))
     trust_ = Forwarded(lambda fitted: fitted.trust)
     leaderboard_ = Forwarded(lambda fitted: fitted.leaderboard)
-    verdict_ = Forwarded(lambda fitted: fitted.verdict)
     epochs_ = Forwarded(lambda fitted: fitted.training.epochs)
     cut_short_ = Forwarded(lambda fitted: fitted.training.cut_short)
     left_out_ = Forwarded(lambda fitted: list(fitted.left_out))
@@ -365,7 +365,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             left_out=(*result.left_out, *learned.left_out),
         )
         board = self.leaderboard_.to_string(index=False, float_format="%.3f", na_rep="–")
-        self._print(board, self.verdict_, *self.fitted_.notes())
+        self._print(board, *self.fitted_.notes())
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -457,7 +457,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         y
             Labels or the name of their column, shown beside the predictions.
         exact
-            Whether to measure the effects of words and of parts of images and signals, too.
+            Whether to measure the effects of words and of parts of images, too.
         keep
             Columns of X to recognise rows by.
 
@@ -532,16 +532,17 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         -------
         DataFrame
             A line for each missing value with its gain, a 95 % interval and the gain per cost, by which the lines of a row
-            are ordered. A value is `advised` if its gain is beyond chance and, with `worth`, larger than its cost; if none
-            is, stop.
+            are ordered; `right_now` and `right_then` are how probable it is that the most probable class is right. A value
+            is `advised` if its gain is beyond chance and, with `worth`, larger than its cost; if none is, stop.
         """
         with self._ready(X) as (fitted, X):
             return fitted.advise(X, costs=costs, worth=worth)
 
     def evaluate(self, X: Any, y: Any = None, **choices: Unpack[Choices]) -> Evaluation:
         """Accuracy, log loss, AUC and calibration error on labelled rows, with 95 % intervals, and the confusion matrix;
-        beside them the class shares of the training rows and, where they are among the experts, the boosted trees alone.
-        `to_html` of the result writes a page with curves. Rows without a label are left out.
+        beside them the class shares of the training rows, the best expert on rows held out and the boosted trees alone. The
+        result is a mapping from metrics to values; its `to_html` writes a page with curves. Rows without a label are left
+        out.
 
         Parameters
         ----------
@@ -607,6 +608,16 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             return fitted.audit(X, seed=seed)
 
     @property
+    def feature_importances_(self) -> np.ndarray:
+        check_is_fitted(self, "fitted_")
+        if self.fitted_.advice is None:
+            raise AttributeError(
+                "importances take rows held out; fit on at least 50 rows, or use importance(rows, labels)"
+            )
+        gains = self.fitted_.advice.column_gains()
+        return np.array([gains[name].gain if name in gains else 0.0 for name in self.fitted_.names])
+
+    @property
     def model_(self) -> "GaugePlus":
         """The network."""
         network = self.ensemble_.network
@@ -653,14 +664,15 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     def _labelled(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Labelled:
         """The rows to learn from, in memory or as a sample of a table in files."""
+        inputs.check_one_target(y)
         stream = Stream.from_files(Path(X), y, sample_weight, seed) if isinstance(X, str | Path) else None
-        target = y if isinstance(y, str) else None
+        target, order = y if isinstance(y, str) else None, inputs.class_order(X, y)
         frame, y = self._rows_and_labels(X if stream is None else stream.sample, y)
         weights = inputs.check_weights(sample_weight, len(frame))
         known, y = inputs.known_labels(y, frame.index)
         unlabelled = frame[~known & (weights > 0)] if stream is None else stream.unlabelled
         frame, weights = frame[known], weights[known]
-        classes, every = inputs.class_numbers(y) if stream is None else stream.class_numbers()
+        classes, every = inputs.class_numbers(y, order=order) if stream is None else stream.class_numbers()
         labels = every if stream is None else every[frame.index].astype(int)
         return Labelled(frame, labels, weights, classes, every, target, stream, unlabelled)
 

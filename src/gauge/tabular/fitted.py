@@ -173,8 +173,8 @@ class Fitted(Record, TableClassifier):
         rows = hide(rows.take(chosen), choices.get("protocol"))
         probabilities = self.ensemble.predict(rows)
         models = {"classifier": probabilities, "class shares": np.tile(self.ensemble.prior, (len(rows), 1))}
-        if "trees" in self.experts:
-            models["boosted trees"] = self.ensemble.only(["trees"]).predict(rows)
+        for name in self._compared:
+            models["boosted trees" if name == "trees" else f"{name} alone"] = self.ensemble.only([name]).predict(rows)
         grouped = None if numbers is None else numbers[chosen]
         decided = self.class_numbers(probabilities)
         rule, other = choices.get("threshold"), choices.get("against")
@@ -189,6 +189,13 @@ class Fitted(Record, TableClassifier):
             leaderboard=self.leaderboard,
             facts=self.facts(),
         )
+
+    @property
+    def _compared(self) -> list[str]:
+        """The experts to evaluate alone: the best one on rows held out, and the trees."""
+        board = self.leaderboard[self.leaderboard["expert"] != "combined"].dropna(subset="log_loss")
+        best = board.nsmallest(1, "log_loss")["expert"].tolist() if len(self.experts) > 1 else []
+        return list(dict.fromkeys([*best, *(["trees"] if "trees" in self.experts else [])]))
 
     def with_threshold(self, threshold: str | float, positive: Any) -> "Fitted":
         """See `GaugeClassifier.with_threshold`."""
@@ -220,18 +227,6 @@ class Fitted(Record, TableClassifier):
         return audit_cells(self.trust, rows, seed=seed)
 
     @property
-    def verdict(self) -> str:
-        """The validation score of the network, in words."""
-        training = self.training
-        if self.ensemble.network is None:
-            return f"without the network: {' and '.join(self.experts)}"
-        name = next(name for name, expert in self.ensemble.experts.items() if expert.network is not None)
-        text = f"the network alone: {scores_in_words(self.leaderboard, name)}"
-        for stage, (done, planned) in training.cut_short.items():
-            text += f"; the time limit ended {stage!r} after {done} of {planned} epochs"
-        return text
-
-    @property
     def rare_rates(self) -> dict[str, float]:
         """The share of rare values among those of training, for columns that have any."""
         return {} if self.profile is None else self.profile.rare_rates(self.schema)
@@ -252,6 +247,10 @@ class Fitted(Record, TableClassifier):
             f"column {name!r}: {100 * share:.0f} % of its values are rare; they are read, and do not count as missing"
             for name, share in self.rare_rates.items()
         ]
+        notes += [
+            f"the time limit ended {stage!r} of the network after {done} of {planned} epochs"
+            for stage, (done, planned) in self.training.cut_short.items()
+        ]
         return [*notes, f"the time limit left out: {', '.join(self.left_out)}"] if self.left_out else notes
 
     def facts(self) -> dict[str, str]:
@@ -264,7 +263,6 @@ class Fitted(Record, TableClassifier):
             "Predicts": self.target or "the label",
             "Model": f"gauge-ml {__version__}, size {size!r}, random_state {seed}",
             "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in weights.items()),
-            "Network": self.verdict,
             "On rows held out": scores_in_words(self.leaderboard, "combined"),
             "Trained on": f"{self.n_rows['train']} rows, {self.n_rows['val']} of them held out to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates.values())):.0f} % of all cells",

@@ -8,7 +8,7 @@ are hidden and returned one at a time, and b is the regression of the fall of th
 its prior. The lower end of its interval has another prior: a column says nothing until these rows show that it does. Nothing
 is suggested for texts and images, nor for any value where there is no trust in cells: their I is H(p), the uncertainty of
 the prediction. I comes from the experts other than the network where there are any: it is as good, and they predict 20 times
-as fast.
+as fast. How many more predictions are right is a regression on I in the same way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from scipy.special import entr
 
 from gauge.choices import pick
 from gauge.masks import UpTo
-from gauge.reports.evidence import Gain
+from gauge.reports.evidence import Advised
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.experts._ensemble import Ensemble
 from gauge.tabular.saved.description import Advice, ColumnGain
@@ -44,34 +44,39 @@ def fit_advice(
     ensemble: Ensemble, rows: Rows, labels: np.ndarray, trust: CellTrust | None, *, seed: int
 ) -> Advice | None:
     """From rows that the experts have not seen, and their labels; None if there are too few."""
-    row, column, expected, gain = _measured(ensemble, rows, labels, trust, seed=seed)
+    row, column, expected, gain, right = _measured(ensemble, rows, labels, trust, seed=seed)
     # fewer trials say nothing
     if len(row) < 50:
         return None
     names = [each.name for each in rows.schema.columns]
-    estimates = np.stack(_estimates(row, column, expected, gain, _suggested(rows, trust) >= 0), 1)
+    suggested = _suggested(rows, trust) >= 0
+    rise = _estimates(row, column, expected, right, suggested)[0]
+    estimates = np.stack([*_estimates(row, column, expected, gain, suggested), rise], 1)
     return Advice({name: ColumnGain(*each.tolist()) for name, each in zip(names, estimates, strict=True)})
 
 
 def expected_gains(
     advice: Advice, ensemble: Ensemble, trust: CellTrust | None, rows: Rows, wanted: np.ndarray
 ) -> np.ndarray:
-    """Return the expected gain of every value that is wanted and missing, with the ends of its 95 % interval, NaN for
-    the others: [rows, columns, 3]."""
-    slopes = np.array([advice.columns[column.name][:3] for column in rows.schema.columns])
+    """Return the expected gain of every value that is wanted and missing, with the ends of its 95 % interval, and how
+    probable it is that the prediction is right now and then; NaN for the others: [rows, columns, 5]."""
+    estimates = [advice.columns[column.name] for column in rows.schema.columns]
+    slopes = np.array([(*each[:3], 0.0, each.right) for each in estimates])
     trials = Trials(*np.nonzero(wanted & ~rows.observed()))
-    gains = np.full((*wanted.shape, 3), np.nan)
+    gains = np.full((*wanted.shape, 5), np.nan)
     if len(trials.row):
+        now = ensemble.predict(rows).max(1)[trials.row, None]
         gains[trials] = information(ensemble, trust, rows, trials)[:, None] * slopes[trials.column]
+        gains[(*trials, slice(3, 5))] = (gains[(*trials, slice(3, 5))] + now).clip(0, 1)
     return gains
 
 
-def helpful(gains: np.ndarray, names: Sequence[str]) -> list[dict[str, Gain]]:
+def helpful(gains: np.ndarray, names: Sequence[str]) -> list[dict[str, Advised]]:
     """Return the missing values of each row that are expected to help beyond chance, the largest gain first."""
     rows = []
     for line in gains:
         order = [index for index in np.argsort(-line[:, 0], kind="stable") if line[index, 1] > 0]
-        rows.append({names[index]: Gain(*line[index].tolist()) for index in order})
+        rows.append({names[index]: Advised(*line[index].tolist()) for index in order})
     return rows
 
 
@@ -107,7 +112,7 @@ def advice_table(
             f"worth is {worth!r}; give what a fall of the log loss by 1 is worth, in the unit of the costs"
         )
     row, column = np.nonzero(np.isfinite(gains[:, :, 0]))
-    gain, low, high = gains[row, column].T
+    gain, low, high, now, then = gains[row, column].T
     cost = costs[column]
     advised = (low > 0) & np.isfinite(cost)
     if worth is not None:
@@ -121,6 +126,8 @@ def advice_table(
             "high": high,
             "cost": cost,
             "gain_per_cost": gain / cost,
+            "right_now": now,
+            "right_then": then,
             "advised": advised,
         }
     )
@@ -129,9 +136,9 @@ def advice_table(
 
 def _measured(
     ensemble: Ensemble, rows: Rows, labels: np.ndarray, trust: CellTrust | None, *, seed: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return values of rows held out that are hidden and returned: row, column, the information expected, and the fall of
-    the log loss."""
+) -> tuple[np.ndarray, ...]:
+    """Return values of rows held out that are hidden and returned: row, column, the information expected, the fall of the
+    log loss, and whether the most probable class becomes right (1) or wrong (-1)."""
     hidden_copies = 6  # of each row held out, with other values hidden
     available, copies = rows.observed(), np.tile(np.arange(len(rows)), hidden_copies)
     # largest share of the values of a row held out that is hidden
@@ -146,7 +153,8 @@ def _measured(
     known[np.arange(len(copy)), column] = True
     before, after = ensemble.predict(hidden)[copy], ensemble.predict(rows.take(row).keep(known))
     gain = log_losses(before, labels[row]) - log_losses(after, labels[row])
-    return row, column, information(ensemble, trust, hidden, Trials(copy, column)), gain
+    right = (after.argmax(1) == labels[row]).astype(float) - (before.argmax(1) == labels[row])
+    return row, column, information(ensemble, trust, hidden, Trials(copy, column)), gain, right
 
 
 def information(ensemble: Ensemble, trust: CellTrust | None, rows: Rows, trials: Trials) -> np.ndarray:

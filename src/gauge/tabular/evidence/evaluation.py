@@ -6,7 +6,8 @@ sensitivity, specificity   the shares of positive and of negative rows that are 
 PPV, NPV                   the shares of rows decided as positive and as negative that are
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
@@ -48,9 +49,9 @@ class Choices(TypedDict, total=False):
     protocol: str | None
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """What labelled rows say of a classifier.
+@dataclass(frozen=True, eq=False)
+class Evaluation(Mapping[str, float]):
+    """What labelled rows say of a classifier: a mapping from metrics to the values of the classifier, and more.
 
     Attributes
     ----------
@@ -95,8 +96,18 @@ class Evaluation:
 
     def __getitem__(self, metric: str) -> float:
         """The value of a metric for the classifier itself."""
-        lines = self.scores[(self.scores["model"] == "classifier") & (self.scores["metric"] == metric)]
-        return float(lines["value"].iloc[0])
+        return float(pick(self._own, metric, "metric"))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._own)
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    @property
+    def _own(self) -> dict[str, float]:
+        own = self.scores[self.scores["model"] == "classifier"]
+        return dict(zip(own["metric"], own["value"], strict=True))
 
     def __str__(self) -> str:
         grid = reports.score_grid(self.scores)
@@ -151,6 +162,13 @@ class Evaluation:
         """The rows by label and decision, as a table to show."""
         return reports.confusion_grid(self.confusion, "" if self.threshold is None else ", at the threshold")
 
+    @property
+    def _promised(self) -> Sequence[str] | None:
+        """The name and the value of what the rule of the threshold promises."""
+        rule = "" if self.threshold is None else self.threshold.chosen
+        match = re.match(r"\s*(sensitivity|specificity)\s*=\s*(\S+)", rule)
+        return None if match is None else match.groups()
+
     def _tables(self) -> dict[str, reports.TextTable]:
         """Return the other tables to show, by what they are made of, where that was measured."""
         grouped = self.predictions is not None and self.predictions.groups is not None
@@ -162,7 +180,7 @@ class Evaluation:
             parts = parts.assign(part=parts["column"] + ": " + parts["part"]).drop(columns="column")
         missing_note = f"Accuracy is that of the most probable class, without a threshold.{groups}"
         tables = {
-            "operating": reports.operating_grid(self.operating, self.positive, chosen),
+            "operating": reports.operating_grid(self.operating, self.positive, chosen, self._promised),
             "comparison": reports.comparison_grid(self.comparison),
             "by_missing": reports.parts_grid("By number of missing values", missing_note, by_missing),
             "subgroups": reports.parts_grid("By subgroup", f"Small parts have wide intervals.{groups}", parts),

@@ -46,12 +46,13 @@ class Explanation:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one line for every unit of every row: how much it was `used` (its signed effect on the probability of the
-        prediction) and how far it is `trusted` (the probability that it is right) are two things."""
+        prediction) and how far it is `trusted` (the probability that it is right, in words as `fit`) are two things."""
         names = ("row", "label", "prediction", "probability")
         lines = []
         for row in self.rows:
             own = dict(zip(names, (row.title.removeprefix(TITLE), row.label, *row.prediction), strict=True))
-            for unit in map(asdict, row.units):
+            for each in row.units:
+                unit = asdict(each) | {"fit": each.fit}
                 check_kept(row.ids, own | unit)
                 lines.append(own | dict(row.ids) | unit)
         return pd.DataFrame(lines)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from gauge.reports.evidence import Gain, GridImage, RowEvidence, Unit
+from gauge.reports.evidence import Advised, GridImage, RowEvidence, Unit
 from gauge.tabular.evidence.advice import absent, expected_gains, helpful
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.effects import column_effects, piece_effects
@@ -89,7 +89,7 @@ class Reader:
             )
         return tuple(evidence)
 
-    def _helpful(self, frame: pd.DataFrame, rows: Rows) -> list[dict[str, Gain]]:
+    def _helpful(self, frame: pd.DataFrame, rows: Rows) -> list[dict[str, Advised]]:
         if self.advice is None:
             return [{}] * len(rows)
         gains = expected_gains(self.advice, self.ensemble, self.trust, rows, absent(frame, rows))
@@ -195,8 +195,8 @@ class Reader:
         *,
         exact: bool,
     ) -> tuple[Unit, ...]:
-        """Return cells with the effect of their column; with `exact`, words and parts of images with their own."""
-        cells = {column.name for column in self.schema.table}
+        """Return values with the effect of their column; with `exact`, words and parts of images with their own."""
+        cells = {column.name for column in self.schema.columns if column.display in ("number", "category")}
         pieces: dict[int, tuple[str, int]] = {}
         counts: Counter[str] = Counter()
         for index, unit in enumerate(units):

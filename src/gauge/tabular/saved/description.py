@@ -57,14 +57,15 @@ def _board(lines: Sequence[LeaderboardRow]) -> pd.DataFrame:
 
 
 class ColumnGain(NamedTuple):
-    """The gain of a column for each unit of information with the ends of its 95 % interval, and the mean gain over all
-    trials with its standard error."""
+    """The gain of a column for each unit of information with the ends of its 95 % interval, the mean gain over all trials
+    with its standard error, and how many more predictions are right for each unit of information."""
 
     slope: float
     low: float
     high: float
     mean: float
     error: float
+    right: float
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Advice:
         """Return how far the log loss of rows held out fell on average once a hidden value of each column was known."""
         return {
             name: Gain(mean, mean - NORMAL_QUANTILE * error, mean + NORMAL_QUANTILE * error)
-            for name, (_, _, _, mean, error) in self.columns.items()
+            for name, (_, _, _, mean, error, _) in self.columns.items()
         }
 
 

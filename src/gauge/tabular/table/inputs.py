@@ -266,9 +266,31 @@ def class_weights(given: Any, classes: np.ndarray, labels: np.ndarray) -> list[f
     return weights.tolist()
 
 
-def class_numbers(y: Any, rows: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """The classes in order, and the number of the class of every label. These are the labels of all rows, or the different
-    labels of so many `rows`."""
+def check_one_target(y: Any) -> None:
+    """Labels are one column: neither several targets nor times with events."""
+    kind = getattr(getattr(y, "dtype", None), "names", None)
+    if kind:
+        raise ValueError(
+            f"the target has the fields {list(kind)}, a time and an event; make classes of it, such as dead within a year, "
+            "without rows that were followed for less"
+        )
+    wide = getattr(y, "ndim", 1) == 2 and y.shape[1] > 1
+    if wide or (isinstance(y, list) and y and isinstance(y[0], list) and len(y[0]) > 1):
+        count = y.shape[1] if wide else len(y[0])
+        raise ValueError(f"there are {count} targets; give one column of labels, and fit a classifier for each target")
+
+
+def class_order(rows: Any, y: Any) -> list[Any] | None:
+    """The order of the classes, if the labels are an ordered Categorical."""
+    if isinstance(y, str):
+        y = rows[y] if isinstance(rows, pd.DataFrame) and y in rows else None
+    kind = getattr(y, "dtype", None)
+    return kind.categories.tolist() if isinstance(kind, pd.CategoricalDtype) and kind.ordered else None
+
+
+def class_numbers(y: Any, rows: int | None = None, order: Sequence[Any] | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The classes, sorted or in this `order`, and the number of the class of every label. These are the labels of all rows,
+    or the different labels of so many `rows`."""
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import column_or_1d
 
@@ -285,6 +307,15 @@ def class_numbers(y: Any, rows: int | None = None) -> tuple[np.ndarray, np.ndarr
         check_classification_targets(values)
     classes, numbers = np.unique(values, return_inverse=True)
     classes = np.array(classes.tolist()) if classes.dtype.kind == "U" else classes  # as long as the longest of them
+    if order is not None:
+        ranks = np.argsort([order.index(label) for label in classes.tolist()])
+        if (np.diff(ranks) < 0).any():
+            logger.warning(
+                "the classes keep their order %s; scikit-learn's scorers of probabilities expect sorted ones, so score with "
+                "evaluate",
+                classes[ranks].tolist(),
+            )
+        classes, numbers = classes[ranks], np.argsort(ranks)[numbers]
     if len(classes) < 2:
         raise ValueError(f"all labels are {values.tolist()[0]!r}, one class only; give rows of two or more classes")
     _check_target(labels, len(classes), rows or len(labels))
@@ -300,8 +331,9 @@ def bin_labels(labels: pd.Series, classes: int) -> pd.Series:
     if len(wrong):
         raise ValueError(f"--classes divides numbers, but the label of row {wrong.index[0]} is {wrong.iloc[0]!r}")
     edges = np.unique(np.nanquantile(numbers, np.linspace(0, 1, classes + 1)[1:-1]))
-    names = np.array([*(f"up to {edge:g}" for edge in edges), f"above {edges[-1]:g}"], dtype=object)
-    return pd.Series(names[np.searchsorted(edges, numbers)], labels.index, name=labels.name).where(labels.notna())
+    names = [*(f"up to {edge:g}" for edge in edges), f"above {edges[-1]:g}"]
+    codes = np.where(labels.notna(), np.searchsorted(edges, numbers), -1)
+    return pd.Series(pd.Categorical.from_codes(codes, names, ordered=True), labels.index, name=labels.name)
 
 
 def target_problems(values: pd.Series, rows: int | None = None) -> Iterator[str]:

@@ -122,8 +122,7 @@ class Column(ABC):
     unread_reason
         Why a value counts as missing although it was given.
     display
-        How the evidence page draws its units: as a "number" or "category", as the words of a "text", or on an "image"
-        or a "signal".
+        How the evidence page draws its units: as a "number" or "category", as the words of a "text", or on an "image".
     """
 
     name: str

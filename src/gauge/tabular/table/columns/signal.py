@@ -4,21 +4,18 @@ import base64
 import binascii
 import io
 import json
-import logging
 import math
 import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
 from pydantic import AfterValidator
 
-from gauge.data.graph import Graph
 from gauge.tabular.table.cells import MIN_SAMPLES, absent_files, as_words, has_category_type, missing, paths_or_bytes
 from gauge.tabular.table.columns import (
     ANYWHERE,
@@ -38,10 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Signal"]
 
-logger = logging.getLogger(__name__)
-
 WAV, NPY = b"RIFF", b"\x93NUMPY"  # how the files begin
 MAX_FILE_SAMPLES = 2**26
+Numbers = tuple[float, ...]
 
 
 class Recording(NamedTuple):
@@ -53,28 +49,27 @@ class Recording(NamedTuple):
 
 @dataclass(frozen=True)
 class Signal(Content):
-    """`length` values of each channel are read, each the mean of `step` samples. `rate` is that of the samples in Hz, 0 if
-    not known; files with another rate are resampled. `means` and `deviations` are those of the channels in training."""
+    """Read as features of each channel. `length` is about the largest number of samples in training, `rate` that in a
+    second, 0 if not known; files with another rate are resampled. `means` and `deviations` are those of the channels in
+    training, `feature_means` and `feature_deviations` those of the features."""
 
     name: str
     channels: int
     length: int
-    step: int
     rate: float
-    means: tuple[float, ...]
-    deviations: tuple[float, ...]
+    means: Numbers
+    deviations: Numbers
+    feature_means: Numbers
+    feature_deviations: Numbers
     suffixes: ClassVar[tuple[str, ...]] = (".wav", ".npy", ".csv")
     max_channels: ClassVar[int] = 64
-    max_samples: ClassVar[int] = (
-        8192  # of each channel that are read; consecutive samples of longer signals are averaged
-    )
-    units: ClassVar[int] = 16  # parts along time
+    quantiles: ClassVar[Numbers] = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)
     kind: ClassVar[str] = "signal"
     order: ClassVar[int] = 4
     precedence: ClassVar[int] = 0
     read_by_trees: ClassVar[bool] = True
     by_components: ClassVar[bool] = False
-    display: ClassVar[Any] = "signal"
+    display: ClassVar[Any] = "number"
 
     @classmethod
     def recognise(cls, values: pd.Series) -> Guess | None:
@@ -104,19 +99,10 @@ class Signal(Content):
         channels = Counter(len(each.samples) for each in recordings).most_common(1)[0][0]
         rate = Counter(each.rate for each in recordings).most_common(1)[0][0]
         alike = [_at_rate(each, rate) for each in recordings if len(each.samples) == channels]
-        longest = max(1, round(float(np.quantile([samples.shape[1] for samples in alike], 0.95))))
-        step = math.ceil(longest / Signal.max_samples)
-        every = np.concatenate(alike, 1)
-        deviations = np.nan_to_num(np.nanstd(every, 1))
-        return cls(
-            str(column.name),
-            channels,
-            min(Signal.max_samples, Signal.units * math.ceil(longest / step / Signal.units)),
-            step,
-            float(rate),
-            tuple(np.nan_to_num(np.nanmean(every, 1)).tolist()),
-            tuple(np.where(deviations > 0, deviations, 1.0).tolist()),
-        )
+        length = max(16, round(float(np.quantile([samples.shape[1] for samples in alike], 0.95))))
+        means, deviations = scales(np.concatenate(alike, 1).T)
+        features = [_features(_filled(samples, means, deviations), length) for samples in alike]
+        return cls(str(column.name), channels, length, float(rate), means, deviations, *scales(np.stack(features)))
 
     @classmethod
     def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
@@ -130,8 +116,8 @@ class Signal(Content):
     def encode(
         self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        values = np.zeros((len(column), self.channels, self.length), np.float32)
-        observed, broken, cut = np.zeros(len(column), bool), dict[int, str](), 0
+        values = np.zeros((len(column), len(self.feature_means)), np.float32)
+        observed, broken = np.zeros(len(column), bool), dict[int, str]()
         cells, rows = column.tolist(), np.flatnonzero(~missing(column)).tolist()
         absent: dict[str, list[int]] = {}
         for row in rows:
@@ -139,60 +125,41 @@ class Signal(Content):
                 absent.setdefault(reason, []).append(row)
                 continue
             try:
-                scaled = self._scaled(_recording(cells[row], files))
+                values[row] = self._read(_recording(cells[row], files))
+                observed[row] = True
             except (ValueError, OSError) as error:
                 broken[row] = str(error)
-                continue
-            cut += scaled.shape[1] > self.length
-            values[row, :, : scaled.shape[1]] = scaled[:, : self.length]
-            observed[row] = True
         report_absent_files(column, absent, self.kind)
         if broken:
             known = len(rows) - sum(map(len, absent.values()))
             report_unreadable(column, sorted(broken), broken[min(broken)], known if training else None)
-        if training and cut:
-            logger.warning(
-                "column %r: of signals longer than %d samples only the start is read; %d are longer",
-                *(self.name, self.length * self.step, cut),
-            )
         return values, observed
 
-    def _scaled(self, recording: Recording) -> np.ndarray:
-        """The values that are read, with mean 0 and deviation 1 in training: [channels, at least one]."""
+    def _read(self, recording: Recording) -> np.ndarray:
+        """The features, with mean 0 and deviation 1 in training."""
         if len(recording.samples) != self.channels:
             raise ValueError(f"a signal with {len(recording.samples)} channels, where training had {self.channels}")
-        samples = _at_rate(recording, self.rate)
-        scaled = (samples - np.array(self.means)[:, None]) / np.array(self.deviations)[:, None]
-        if np.isnan(scaled).mean() > 0.5:
-            raise ValueError("a signal whose samples are mostly missing")
-        scaled = np.nan_to_num(scaled).clip(-20, 20)
-        whole = scaled.shape[1] // self.step * self.step
-        return scaled[:, :whole].reshape(self.channels, -1, self.step).mean(2) if whole else scaled.mean(1)[:, None]
+        samples = _filled(_at_rate(recording, self.rate), self.means, self.deviations)
+        return scaled(_features(samples, self.length), self.feature_means, self.feature_deviations)
 
     @property
     def note(self) -> str:
         channels = "1 channel" if self.channels == 1 else f"{self.channels} channels"
         rate = f" at {self.rate:g} Hz" if self.rate else ""
-        return f"signals with {channels}{rate}, up to {self.length * self.step} samples"
-
-    @property
-    def values_per_row(self) -> int:
-        return self.channels * self.length
+        return f"signals with {channels}{rate} of about {self.length} samples"
 
     @property
     def saved_problem(self) -> str:
-        scales = (*self.means, *self.deviations)
         usable = (
             1 <= self.channels <= Signal.max_channels
             and len(self.means) == len(self.deviations) == self.channels
-            and Signal.units <= self.length <= Signal.max_samples
-            and self.length % Signal.units == 0
-            and 1 <= self.step <= 10**9
-            and all(map(math.isfinite, (self.rate, *scales)))
-            and min(self.rate, 0) == 0
-            and min(self.deviations) > 0
+            and 16 <= self.length <= MAX_FILE_SAMPLES
+            and len(self.feature_means) == len(self.feature_deviations) == self.channels * _count(self.length) + 1
+            and all(map(math.isfinite, (self.rate, *self.means, *self.feature_means)))
+            and all(0 < each < math.inf for each in (*self.deviations, *self.feature_deviations))
+            and self.rate >= 0
         )
-        return "" if usable else f"its signals have {self.channels} channels of {self.length} values, or no scale"
+        return "" if usable else f"its signals have {self.channels} channels of {self.length} samples, or no scale"
 
     def request_type(self, *, max_pixels: int) -> Any:
         kinds = Annotated[str | list[float | None] | list[list[float | None]], AfterValidator(_requested)]
@@ -202,65 +169,77 @@ class Signal(Content):
         return Question("text", "Samples in brackets: [0.1, 0.2, ...], or one such list for each channel, in brackets.")
 
     def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
-        from gauge.encoders.conv_signal import ConvSignal
+        from gauge.encoders.mlp import Mlp
 
-        return ConvSignal((self.channels, self.length), dim, Signal.units)
-
-    def vectors(self, values: np.ndarray) -> np.ndarray:
-        """Standard features of each channel: quantiles, roughness, crossings of the median, where it ends, and the logarithm
-        of the energy in bands of the spectrum."""
-        signals = values.astype(np.float64)
-        if not len(signals):
-            signals = np.zeros((0, self.channels, self.length))
-        middle = np.median(signals, 2, keepdims=True)
-        features = [np.quantile(signals, (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1), 2).transpose(1, 2, 0)]
-        features.append(np.abs(np.diff(signals, axis=2)).mean(2, keepdims=True))
-        features.append((np.diff(signals > middle, axis=2) != 0).mean(2, keepdims=True))
-        features.append(_ends(signals)[:, None, None].repeat(self.channels, 1) / self.length)
-        power = np.abs(np.fft.rfft(signals - signals.mean(2, keepdims=True))) ** 2 / self.length
-        edges = np.unique(np.geomspace(1, power.shape[2], 13).round().astype(int))  # 12 bands, wider and wider
-        bands = np.stack([power[..., low:high].mean(2) for low, high in pairwise(edges)], 2)
-        features.append(np.log10(bands + 1e-6))  # that of white noise is 1
-        return np.concatenate(features, 2).reshape(len(signals), -1)
-
-    def export_vectors(self, graph: Graph, values: str) -> str:
-        raise ValueError(
-            f"column {self.name!r} cannot be exported: the features of signals that trees and the linear expert read cannot "
-            "be part of a graph; serve or predict with the folder that `save` wrote, or leave the column out (columns=)"
-        )
+        return Mlp((len(self.feature_means),), dim)
 
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
-        """Stretches of time, with the least and the largest value of all channels."""
-        samples = values * np.array(self.deviations)[:, None] + np.array(self.means)[:, None]
-        size, end = self.length // Signal.units, int(_ends(values[None])[0])
-        seconds, parts = self.step / self.rate if self.rate else 0.0, []
-        for start in range(0, self.length, size):
-            ends = (start, start + size)
-            times = [f"{each * seconds:.3g}" if seconds else str(each * self.step) for each in ends]
-            shown = samples[:, start : min(max(start, end), start + size)]
-            value = f"{shown.min():.3g} to {shown.max():.3g}" if shown.size else "after its end"
-            parts.append(Part("–".join(times) + " s" * bool(seconds), value))
-        return parts
-
-    def image(self, values: np.ndarray, count: int | None) -> tuple[np.ndarray, tuple[int, int]]:
-        """The channels below each other, from the least to the largest value of each pixel's samples."""
-        height, width = 64, 512  # of a channel, of which at most four are shown
-        shown = values[:4]
-        image = np.full((len(shown) * height, width, 3), 255, np.uint8)
-        low, high = min(float(shown.min()), -1.0), max(float(shown.max()), 1.0)
-        pixels = ((high - shown) / (high - low) * (height - 1)).round().astype(int)
-        for column in range(width):
-            start = column * self.length // width
-            stop = max(start + 1, -(-(column + 1) * self.length // width))
-            for number, channel in enumerate(pixels[:, max(0, start - 1) : stop]):
-                image[number * height + channel.min() : number * height + channel.max() + 1, column] = (0, 104, 163)
-        return image, (1, Signal.units)
+        """How many samples, and the least and the largest of all channels."""
+        features = values * np.array(self.feature_deviations) + np.array(self.feature_means)
+        ends = features[1:].reshape(self.channels, -1)[:, [0, len(Signal.quantiles) - 1]]
+        samples = ends * np.array(self.deviations)[:, None] + np.array(self.means)[:, None]
+        text = f"{features[0] * self.length:.0f} samples, {samples.min():.3g} to {samples.max():.3g}"
+        return [Part(self.name, text)]
 
 
-def _ends(signals: np.ndarray) -> np.ndarray:
-    """After how many values each signal ends; zeros follow."""
-    known = (signals != 0).any(1)
-    return np.where(known.any(1), known.shape[1] - known[:, ::-1].argmax(1), 0)
+def scales(rows: np.ndarray) -> tuple[Numbers, Numbers]:
+    """The mean and the deviation of each column, 1 where that is zero but for rounding."""
+    means, deviations = np.nan_to_num(np.nanmean(rows, 0)), np.nan_to_num(np.nanstd(rows, 0))
+    varies = deviations > 1e-9 * np.nan_to_num(np.abs(rows)).max(0)
+    return tuple(means.tolist()), tuple(np.where(varies, deviations, 1.0).tolist())
+
+
+def scaled(values: np.ndarray, means: Numbers, deviations: Numbers) -> np.ndarray:
+    """Values with mean 0 and deviation 1 in training, 0 where they are missing."""
+    return np.nan_to_num((values - np.array(means)) / np.array(deviations)).clip(-20, 20)
+
+
+def _filled(samples: np.ndarray, means: Numbers, deviations: Numbers) -> np.ndarray:
+    """Channels with mean 0 and deviation 1 in training."""
+    if np.isnan(samples).mean() > 0.5:
+        raise ValueError("a signal whose samples are mostly missing")
+    return scaled(samples.T, means, deviations).T
+
+
+def _bands(length: int) -> np.ndarray:
+    """The ends of about twelve bands of frequencies, wider and wider, in oscillations of a signal of this length."""
+    return np.unique(np.geomspace(1, length // 2, 13).round())
+
+
+def _count(length: int) -> int:
+    """The number of features of a channel."""
+    return len(Signal.quantiles) + 2 + 6 + len(_bands(length)) - 1
+
+
+def _features(channels: np.ndarray, length: int) -> np.ndarray:
+    """How long a signal is, and of each channel: quantiles, roughness, crossings of the median, the rate of its peaks and of
+    its valleys with the mean and the variation of the intervals between them, and the logarithm of the energy in bands of
+    the spectrum."""
+    edges, count = _bands(length), channels.shape[1]
+    features = [np.array([count / length])]
+    for signal in channels:
+        quantiles = np.quantile(signal, Signal.quantiles)
+        change = np.diff(signal) if count > 1 else np.zeros(1)
+        crossings = (np.diff(signal > quantiles[3]) != 0).sum() / count
+        power = np.abs(np.fft.rfft(signal - signal.mean(), max(count, length))) ** 2 / count
+        band = np.searchsorted(edges, np.arange(len(power)) * length / max(count, length), side="right")
+        energy = np.bincount(band, power, len(edges) + 1) / np.bincount(band, minlength=len(edges) + 1).clip(1)
+        features += [quantiles, np.array([np.abs(change).mean(), crossings, *_intervals(signal), *_intervals(-signal)])]
+        features.append(np.log10(energy[1 : len(edges)] + 1e-6))  # that of white noise is 1
+    return np.concatenate(features)
+
+
+def _intervals(signal: np.ndarray) -> list[float]:
+    """How often a signal rises from its median to halfway between that and its peaks, the mean interval between such rises
+    as a share of the signal, and how much intervals vary."""
+    middle, peak = np.quantile(signal, (0.5, 0.995))
+    side = np.where(signal >= (middle + peak) / 2, 1, np.where(signal <= middle, -1, 0))
+    known = np.flatnonzero(side)
+    rises = known[1:][np.diff(side[known]) > 0]
+    gaps = np.diff(rises)
+    if len(gaps) < 2:
+        return [len(rises) / len(signal), 1.0, 0.0]
+    return [len(rises) / len(signal), float(gaps.mean() / len(signal)), float(gaps.std() / gaps.mean())]
 
 
 def _is_path(cell: Any) -> bool:

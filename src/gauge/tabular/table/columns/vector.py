@@ -21,7 +21,7 @@ from gauge.tabular.table.columns import (
     ReadOptions,
     report_unreadable,
 )
-from gauge.tabular.table.columns.signal import Signal, channels_of, list_from_json
+from gauge.tabular.table.columns.signal import Signal, channels_of, list_from_json, scaled, scales
 
 if TYPE_CHECKING:
     from gauge.types import Encoder
@@ -41,6 +41,7 @@ class Vector(Content):
     precedence: ClassVar[int] = -1
     read_by_trees: ClassVar[bool] = True
     by_components: ClassVar[bool] = False
+    display: ClassVar[Any] = "number"
 
     @classmethod
     def recognise(cls, values: pd.Series) -> Guess | None:
@@ -64,9 +65,7 @@ class Vector(Content):
                 f"column {column.name!r}: these are not vectors of one length ({error}); give lists of numbers, or set "
                 "another kind in columns="
             ) from error
-        deviations = np.nan_to_num(np.nanstd(rows, 0))
-        means = np.nan_to_num(np.nanmean(rows, 0)).tolist()
-        return cls(str(column.name), tuple(means), tuple(np.where(deviations > 0, deviations, 1.0).tolist()))
+        return cls(str(column.name), *scales(rows))
 
     def encode(
         self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
@@ -76,8 +75,7 @@ class Vector(Content):
         for row, cell in enumerate(column.tolist()):
             try:
                 if observed[row]:
-                    scaled = (self._read(cell) - np.array(self.means)) / np.array(self.deviations)
-                    values[row] = np.nan_to_num(scaled).clip(-20, 20)
+                    values[row] = scaled(self._read(cell), self.means, self.deviations)
             except ValueError as error:
                 broken[row] = str(error)
         if broken:
