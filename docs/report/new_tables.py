@@ -210,12 +210,12 @@ def wide() -> str:
     heads = (f"{name}: AUC, % / log loss / CPU s" for name in names.values())
     lines = [f"| kind | rows x columns | {' | '.join(heads)} |", "|---" * (2 + len(names)) + "|"]
     for kind, part in records.groupby("kind", sort=False):
-        own = part[part["seed"] == 0].set_index("name")
+        own = part[part["seed"] == 0].set_index("name").to_dict("index")
         cells = (
-            f"{100 * own.at[name, 'auc']:.1f} / {own.at[name, 'log_loss']:.3f} / {own.at[name, 'cpu_seconds']:.1f}"
+            f"{100 * own[name]['auc']:.1f} / {own[name]['log_loss']:.3f} / {own[name]['cpu_seconds']:.1f}"
             for name in names
         )
-        lines.append(f"| {kind} | {own['rows'].iloc[0]} x {own['columns'].iloc[0]} | {' | '.join(cells)} |")
+        lines.append(f"| {kind} | {part['rows'].iloc[0]} x {part['columns'].iloc[0]} | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
 
