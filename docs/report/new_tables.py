@@ -212,7 +212,9 @@ def wide() -> str:
     for kind, part in records.groupby("kind", sort=False):
         own = part[part["seed"] == 0].set_index("name").to_dict("index")
         cells = (
-            f"{100 * own[name]['auc']:.1f} / {own[name]['log_loss']:.3f} / {own[name]['cpu_seconds']:.1f}"
+            "–"
+            if name not in own
+            else f"{100 * own[name]['auc']:.1f} / {own[name]['log_loss']:.3f} / {own[name]['cpu_seconds']:.1f}"
             for name in names
         )
         lines.append(f"| {kind} | {part['rows'].iloc[0]} x {part['columns'].iloc[0]} | {' | '.join(cells)} |")
