@@ -71,10 +71,11 @@ def regret_sentence() -> str:
     if (where["separate, weighted votes"], where["joint"]) != ("polysum", "polymnist/regret256"):
         raise ValueError("separate or joint training is worst elsewhere; rewrite the sentence of the README")
     return (
+        "**GAUGE+** trains one network on all modalities and a classifier for each alone, and combines them. "
         f"Of the {len(found)} ways of training that were compared on {len(scores)} benchmarks it is nearest to the best, "
         f"on average ({plus.mean:.1f} points behind) and at worst ({plus.worst:.1f}). A vote of separate classifiers is "
         f"{votes.worst:.0f} points behind where evidence has to be put together, joint training {joint.worst:.1f} where "
-        "labels are few.\n"
+        "labels are few. [Results](docs/results-gauge-plus.md).\n"
     )
 
 

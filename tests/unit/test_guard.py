@@ -12,6 +12,7 @@ from gauge import ExportedClassifier, GaugeClassifier, export
 from gauge.cli.tables import predict
 from gauge.deploy.requests import Limits, RequestReader, RowCells
 from gauge.deploy.store import Loaded
+from gauge.tabular.table.guard import Limits as NumberLimits
 
 
 def table(rows: int, seed: int) -> pd.DataFrame:
@@ -102,3 +103,10 @@ def test_strict_and_ray_are_refused_together(doors, tmp_path):
         ValueError, match="--strict looks at all rows together, and workers of --ray see parts; leave one"
     ):
         predict(model, rows, strict=True, ray=True)
+
+
+def test_one_number_near_to_zero_is_unlike_training_only_where_all_of_that_has_one_sign():
+    draw = np.random.default_rng(0)
+    small, both = np.array([1e-9]), draw.normal(size=300)
+    assert NumberLimits.fit(np.abs(both) + 0.1, ratios=True).certain(small)
+    assert not NumberLimits.fit(both, ratios=True).certain(small)

@@ -610,12 +610,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     @property
     def feature_importances_(self) -> np.ndarray:
         check_is_fitted(self, "fitted_")
-        if self.fitted_.advice is None:
-            raise AttributeError(
-                "importances take rows held out; fit on at least 50 rows, or use importance(rows, labels)"
-            )
-        gains = self.fitted_.advice.column_gains()
-        return np.array([gains[name].gain if name in gains else 0.0 for name in self.fitted_.names])
+        return self.fitted_.feature_importances()
 
     @property
     def model_(self) -> "GaugePlus":

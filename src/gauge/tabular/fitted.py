@@ -150,6 +150,15 @@ class Fitted(Record, TableClassifier):
             rows = rows.take(known)
         return importance(self.ensemble, rows, self.class_numbers(self.ensemble.predict(rows)), labels)
 
+    def feature_importances(self) -> np.ndarray:
+        """See `GaugeClassifier.feature_importances_`."""
+        if self.advice is None:
+            raise AttributeError(
+                "importances take rows held out; fit on at least 50 rows, or use importance(rows, labels)"
+            )
+        gains = self.advice.column_gains()
+        return np.array([gains[name].gain if name in gains else 0.0 for name in self.names])
+
     def advise(self, X: Any, *, costs: Mapping[str, Any] | None = None, worth: Any = None) -> pd.DataFrame:
         """See `GaugeClassifier.advise`."""
         names = [column.name for column in self.columns]

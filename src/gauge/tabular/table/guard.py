@@ -35,13 +35,15 @@ class UnlikeError(ValueError):
 @dataclass(frozen=True)
 class Limits:
     """Which numbers are unlike those of training: below `lowest`, above `highest`, and nearer to 0 than `nearest`, not 0. At
-    most the share `ends` of new numbers is below or above 19 of 20 by chance, and the share `once` beyond all others."""
+    most the share `ends` of new numbers is below or above 19 of 20 by chance, and the share `once` beyond all others. Where
+    training has numbers of both signs (`crosses`), one that is near to 0 may be so by chance."""
 
     lowest: float
     highest: float
     nearest: float
     ends: float
     once: float
+    crosses: bool
 
     @classmethod
     def fit(cls, numbers: np.ndarray, *, ratios: bool) -> "Limits | None":
@@ -55,7 +57,7 @@ class Limits:
             nearest = float(sizes.min() / 10 * sizes.min() / np.quantile(sizes, 1 / 64))
         shares = (upper_share(count, len(numbers)) for count in (len(numbers) // 20, 0))
         below, above = max(margin, 2 * (inner_low - low)), max(margin, 2 * (high - inner_high))
-        return cls(low - below, high + above, nearest, *shares)
+        return cls(low - below, high + above, nearest, *shares, crosses=low < 0 < high)
 
     def beyond(self, numbers: np.ndarray) -> np.ndarray:
         """Which numbers are unlike those of training; NaN is not."""
@@ -70,9 +72,8 @@ class Limits:
         what rare rows have where others have a number, it may be so by chance."""
         numbers = numbers[numbers != 0] if self.nearest else numbers
         more = 0.75 * (self.highest - self.lowest)  # at least, as that is twice the range or more
-        return bool(
-            ((numbers < self.lowest - more) | (numbers > self.highest + more) | (np.abs(numbers) < self.nearest)).any()
-        )
+        nearest = 0.0 if self.crosses else self.nearest
+        return bool(beyond(numbers, self.lowest - more, self.highest + more, nearest).any())
 
 
 def beyond(numbers: np.ndarray, lowest: Any, highest: Any, nearest: Any) -> np.ndarray:
