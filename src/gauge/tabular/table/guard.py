@@ -55,9 +55,9 @@ class Limits:
         nearest = 0.0
         if ratios and len(sizes):
             nearest = float(sizes.min() / 10 * sizes.min() / np.quantile(sizes, 1 / 64))
-        shares = (upper_share(count, len(numbers)) for count in (len(numbers) // 20, 0))
+        ends, once = (upper_share(count, len(numbers)) for count in (len(numbers) // 20, 0))
         below, above = max(margin, 2 * (inner_low - low)), max(margin, 2 * (high - inner_high))
-        return cls(low - below, high + above, nearest, *shares, crosses=low < 0 < high)
+        return cls(low - below, high + above, nearest, ends, once, crosses=low < 0 < high)
 
     def beyond(self, numbers: np.ndarray) -> np.ndarray:
         """Which numbers are unlike those of training; NaN is not."""

@@ -332,8 +332,8 @@ def bin_labels(labels: pd.Series, classes: int) -> pd.Series:
         raise ValueError(f"--classes divides numbers, but the label of row {wrong.index[0]} is {wrong.iloc[0]!r}")
     edges = np.unique(np.nanquantile(numbers, np.linspace(0, 1, classes + 1)[1:-1]))
     names = [*(f"up to {edge:g}" for edge in edges), f"above {edges[-1]:g}"]
-    codes = np.where(labels.notna(), np.searchsorted(edges, numbers), -1)
-    return pd.Series(pd.Categorical.from_codes(codes, names, ordered=True), labels.index, name=labels.name)
+    codes: np.ndarray = np.where(labels.notna(), np.searchsorted(edges, numbers), -1).astype(np.intp)
+    return pd.Series(pd.Categorical.from_codes(codes, pd.Index(names), ordered=True), labels.index, name=labels.name)
 
 
 def target_problems(values: pd.Series, rows: int | None = None) -> Iterator[str]:
