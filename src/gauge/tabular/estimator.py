@@ -31,7 +31,6 @@ from gauge.tabular.saved.classifier import image_files
 from gauge.tabular.saved.files import local_folder, usable
 from gauge.tabular.saved.prediction_sets import COVERAGE
 from gauge.tabular.table import inputs
-from gauge.tabular.table.columns import ImageFiles
 from gauge.tabular.table.labelled import Labelled
 from gauge.tabular.table.rows import unread_contents
 from gauge.tabular.table.schema import Schema
@@ -361,7 +360,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             held_out=learned.predictions,
             groups=groups if isinstance(groups, str) else None,
             options=options,
-            files=self._image_files(),
+            files=image_files(self.image_folder, outside=self.outside_images),
             left_out=(*result.left_out, *learned.left_out),
         )
         board = self.leaderboard_.to_string(index=False, float_format="%.3f", na_rep="–")
@@ -701,7 +700,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self, data: Labelled, recipe: Recipe, experts: Sequence[str], groups: Any, folder: File
     ) -> tuple[Prepared, Sequence[str]]:
         """What the experts learn from, and their names, those of the preset unless others are chosen."""
-        files = self._image_files()
+        files = image_files(self.image_folder, outside=self.outside_images)
         kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
         schema = data.schema(kinds, self.encoders, self.image_size, files, self.max_categories)
         names = choose_experts(self.experts, schema, experts)
@@ -721,7 +720,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         if not self.fitted_.named and not inputs.is_frame(X):
             X = inputs.by_position(self._from_array(X, reset=False)[0], self.fitted_.names)
         with self._threads(self.fitted_.schema):
-            yield replace(self.fitted_, files=self._image_files()), X
+            yield replace(self.fitted_, files=image_files(self.image_folder, outside=self.outside_images)), X
 
     def _from_array(self, X: Any, y: Any = "no_validation", **options: Any) -> tuple[pd.DataFrame, Any]:
         """Rows and labels as scikit-learn validates them: only arrays of numbers pass."""
@@ -742,9 +741,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         """The number of CPU threads: by default one, but for large networks, images and pretrained encoders."""
         heavy = schema.encoders or any(column.values_per_row for column in schema.contents.values())
         return cpu_threads(self.n_jobs, small=self.size != "large" and not heavy)
-
-    def _image_files(self) -> ImageFiles:
-        return image_files(self.image_folder, outside=self.outside_images)
 
     @contextmanager
     def _progress(self, on_epoch: "OnEpoch | None") -> "Iterator[OnEpoch]":
