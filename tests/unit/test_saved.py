@@ -184,3 +184,10 @@ def test_fits_in_threads_give_the_network_of_a_fit_alone(rows, labels):
     assert len(networks) == 5
     for network in networks[1:]:
         assert all(torch.equal(tensor, networks[0][name]) for name, tensor in network.items())
+
+
+def test_numbers_of_a_type_that_numpy_lacks_are_refused(tmp_path):
+    path = tmp_path / "model.safetensors"
+    checkpoint.save(path, {"weight": torch.zeros(2).to(torch.float8_e4m3fn)}, {})
+    with pytest.raises(ValueError, match="has tensors of a type that NumPy lacks .*; save the classifier again"):
+        checkpoint.load_arrays(path)

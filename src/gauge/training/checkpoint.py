@@ -54,7 +54,12 @@ def load(path: Path, device: "torch.device | str" = "cpu") -> "tuple[dict[str, T
 
 def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The same as arrays of NumPy, without torch."""
-    return _load(path, "np")
+    try:
+        return _load(path, "np")
+    except AttributeError as error:  # safetensors looks for the type in NumPy
+        raise ValueError(
+            f"{path} has tensors of a type that NumPy lacks ({error}); save the classifier again"
+        ) from error
 
 
 def _load(path: Path, framework: str) -> tuple[dict[str, Any], dict[str, Any]]:
