@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager, redirect_stderr
+from copy import copy
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -32,6 +33,7 @@ from gauge import (
     Dataset,
     Gating,
     Gauge,
+    GaugeClassifier,
     Network,
     Prediction,
     TrainSettings,
@@ -388,6 +390,13 @@ def mistake(*arguments: str, cwd: Path) -> str:
     assert ended.value.code == 2, said.getvalue()
     assert "Traceback" not in said.getvalue()
     return said.getvalue()
+
+
+def with_experts(model: GaugeClassifier, names: list[str]) -> GaugeClassifier:
+    """The classifier as if it had been fitted with some of its experts."""
+    some = copy(model)
+    some.fitted_ = replace(model.fitted_, ensemble=model.ensemble_.only(names))
+    return some
 
 
 def clinic(folder: Path, rows: int = 160, missing: float = 0.3, seed: int = 0) -> pd.DataFrame:

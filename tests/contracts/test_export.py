@@ -21,6 +21,7 @@ from helpers import (
     noise,
     unchecked,
     unit_encoder,
+    with_experts,
 )
 from sklearn.feature_extraction.text import TfidfVectorizer
 from torch import nn
@@ -301,12 +302,12 @@ def classifier(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("experts", [*([name] for name in EXPERTS.names()), None], ids=str)
 def test_every_expert_and_all_together_answer_the_same_in_an_exported_file(classifier, tmp_path, experts):
-    model, rows, folder = classifier
+    whole, rows, folder = classifier
+    model = whole if experts is None else with_experts(whole, experts)
     with unchecked():
-        result = export(model, tmp_path / "model.onnx", experts=experts)
+        result = export(model, tmp_path / "model.onnx")
         exported = ExportedClassifier(result.path, image_folder=folder)
-        ensemble = model.ensemble_ if experts is None else model.ensemble_.only(experts)
-        expected = ensemble.predict(model.fitted_.read(rows)[1])
+        expected = model.ensemble_.predict(model.fitted_.read(rows)[1])
         probabilities, observed = exported.predict_with_observed(rows)
     np.testing.assert_allclose(probabilities, expected, atol=1e-5, rtol=0)
     assert (exported.class_numbers(probabilities) == model.fitted_.class_numbers(expected)).all()
@@ -319,18 +320,16 @@ def test_every_expert_and_all_together_answer_the_same_in_an_exported_file(class
 @pytest.mark.parametrize(
     ("experts", "lacking", "message"),
     [
-        (["forest"], None, "there is no expert in this classifier 'forest'; known: network, trees, lin"),
-        (["linear"], (Linear, "export"), "the expert Linear cannot be exported; leave it out with --exp"),
+        (["linear"], (Linear, "export"), "the expert Linear cannot be exported; fit without it"),
         (["trees"], (Image, "export_vectors"), "column 'photo' cannot be exported: kind 'image' has no"),
     ],
 )
 def test_an_expert_or_a_kind_of_column_that_cannot_be_exported_is_refused(
     classifier, tmp_path, monkeypatch, experts, lacking, message
 ):
-    if lacking is not None:
-        monkeypatch.delattr(*lacking)
+    monkeypatch.delattr(*lacking)
     with pytest.raises(ValueError, match=message):
-        export(classifier[0], tmp_path / "model.onnx", experts=experts)
+        export(with_experts(classifier[0], experts), tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
 
 

@@ -3,7 +3,6 @@
 import io
 import json
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -119,33 +118,6 @@ def test_the_serve_command_needs_no_torch_for_an_exported_model(made, tmp_path):
     assert answer["predictions"][0]["prediction"] == model.predict(pd.DataFrame([row]))[0]
 
 
-@pytest.fixture(scope="module")
-def part(made, tmp_path_factory) -> tuple[Path, str]:
-    """The same model without its network, and what the command printed."""
-    path, printed = tmp_path_factory.mktemp("part") / "model.onnx", io.StringIO()
-    with unchecked(), redirect_stdout(printed):
-        export(made[0] / "model", out=path, experts="trees,linear")
-    return path, printed.getvalue()
-
-
-def test_a_file_without_all_experts_says_so_where_it_is_written_and_where_it_is_read(made, part, tmp_path):
-    _, table, model, _ = made
-    path, printed = part
-    *_, last = printed.splitlines()
-    network = r"expert 'network' \(weight \d+ %\)"
-    differs = "and differs from its trees and linear by at most"
-    assert re.search(rf"model\.onnx leaves out {network} of the classifier, {differs}", last)
-    expected = model.ensemble_.only(["trees", "linear"]).predict(model.fitted_.read(table)[1])
-    np.testing.assert_allclose(ExportedClassifier(path).predict_proba(table), expected, atol=1e-5)
-    table.to_csv(tmp_path / "new.csv", index=False)
-    shutil.copy(path, tmp_path)
-    command = [sys.executable, "-m", "gauge.cli", "predict", "model.onnx", "new.csv"]
-    done = subprocess.run(command, cwd=tmp_path, env=ONE_THREAD, capture_output=True, text=True, check=True)
-    lines = [line for line in done.stderr.splitlines() if "model.onnx" in line]
-    assert len(lines) == 1
-    assert re.fullmatch(rf"gauge: model\.onnx holds the trees and linear alone, without {network}", lines[0])
-
-
 def test_a_changed_file_is_refused(made, tmp_path):
     content, draw = (made[0] / "model.onnx").read_bytes(), np.random.default_rng(0)
     path = tmp_path / "model.onnx"
@@ -170,8 +142,8 @@ def test_a_changed_file_is_refused(made, tmp_path):
             ExportedClassifier(path)
 
 
-def test_a_forged_description_with_a_renewed_checksum_is_refused(part, tmp_path):
-    path, model = tmp_path / "model.onnx", onnx.load(part[0])
+def test_a_forged_description_with_a_renewed_checksum_is_refused(made, tmp_path):
+    path, model = tmp_path / "model.onnx", onnx.load(made[0] / "model.onnx")
     entries = {entry.key: entry.value for entry in model.metadata_props}
     about = json.loads(entries["gauge"])
     forged = [{name: value for name, value in about.items() if name != left} for left in about]
@@ -235,8 +207,8 @@ GRAPHS = {
 
 
 @pytest.mark.parametrize("forge", GRAPHS)
-def test_a_forged_graph_with_a_renewed_checksum_is_refused_when_it_is_read(part, tmp_path, forge):
-    path, model = tmp_path / "model.onnx", onnx.load(part[0])
+def test_a_forged_graph_with_a_renewed_checksum_is_refused_when_it_is_read(made, tmp_path, forge):
+    path, model = tmp_path / "model.onnx", onnx.load(made[0] / "model.onnx")
     del model.metadata_props[-1]
     forge(model.graph)
     path.write_bytes(seal(model.SerializeToString()))

@@ -11,7 +11,6 @@ from gauge.cli.options import Device, Model, ModelOrExport, Plugins, seconds
 def export(
     model: Model,
     out: Annotated[Path | None, typer.Option(help="File to write. Default: MODEL.onnx.")] = None,
-    experts: Annotated[str, typer.Option(help="all, or some of the classifier's, such as network,trees.")] = "all",
     plugin: Plugins = None,
 ) -> None:
     """Write the whole classifier as one graph; `gauge predict FILE.onnx TABLE` needs no torch."""
@@ -19,8 +18,7 @@ def export(
     from gauge.tabular.estimator import GaugeClassifier
 
     path = model.with_name(f"{model.name}.onnx") if out is None else out
-    chosen = None if experts == "all" else experts.split(",")
-    print(write(GaugeClassifier.load(model, device="cpu"), path, experts=chosen))
+    print(write(GaugeClassifier.load(model, device="cpu"), path))
 
 
 def serve(

@@ -4,10 +4,9 @@ A classifier becomes ONNX with all of its experts and their combination; a netwo
 """
 
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from gauge import __version__
-from gauge.choices import pick
 from gauge.data.files import write_bytes
 from gauge.data.graph import Graph
 from gauge.deploy.exported import FORMAT, KEY, ExportDescription, graph_inputs, numbered, open_session, seal
@@ -25,7 +23,7 @@ from gauge.multimodal.classifier import GaugePlusClassifier
 from gauge.paper.gauge import Gauge
 from gauge.plus.gauge_plus import GaugePlus
 from gauge.tabular.estimator import GaugeClassifier
-from gauge.tabular.experts._ensemble import Ensemble, expert_weights
+from gauge.tabular.experts._ensemble import Ensemble
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.fitted import Fitted
 from gauge.tabular.table.rows import Rows
@@ -33,28 +31,21 @@ from gauge.tabular.table.schema import Encoded, Schema
 from gauge.training.traced import Flat, Graphable, check_exportable, cycled, to_onnx
 from gauge.values import Batch
 
-logger = logging.getLogger(__name__)
-
 CHECKED = (1, 5)  # samples with which a written file is compared with the model
 
 
 @dataclass(frozen=True)
 class Exported:
-    """A written file: its inputs with their shapes (without the batch), its outputs, the largest difference from the
-    probabilities of the `part` of the model that it holds and from the gates of a network, and what is left out and why."""
+    """A written file: its inputs with their shapes (without the batch), its outputs, and the largest difference from the
+    probabilities of the model and from the gates of a network."""
 
     path: Path
     inputs: Mapping[str, tuple[int, ...]]
     outputs: tuple[str, ...]
     difference: float
-    part: str = "the model"
-    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        difference = f"differs from {self.part} by at most {self.difference:.1g} in a probability or gate"
-        if not self.left_out:
-            return f"{self.path} {difference}"
-        return f"{self.path} leaves out {', '.join(self.left_out)} of the classifier, and {difference}"
+        return f"{self.path} differs from the model by at most {self.difference:.1g} in a probability or gate"
 
 
 def export(
@@ -62,7 +53,6 @@ def export(
     path: str | Path,
     *,
     example: Batch | None = None,
-    experts: Sequence[str] | None = None,
 ) -> Exported:
     """Write the model as ONNX.
 
@@ -70,14 +60,13 @@ def export(
     whose words are counted `terms.NAME` and `counts.NAME`, and `rare` for columns that tell rare categories apart. Its
     outputs are `probabilities`; those of a network also `logits` and, where it has gates, `scores` and `gates`. A network
     needs an `example` batch for the shapes of its inputs; a `GaugePlusClassifier` knows them. The columns of a classifier
-    travel along as JSON in the metadata, so that `gauge predict model.onnx` needs no torch. All of a classifier is exported,
-    or only the `experts` that are named, which then predict without the others; a part that cannot be exported is an error.
-    The written file is compared with the model before this returns.
+    travel along as JSON in the metadata, so that `gauge predict model.onnx` needs no torch. A part that cannot be exported
+    is an error. The written file is compared with the model before this returns.
     """
     path = Path(path)
     if isinstance(model, GaugeClassifier):
         check_is_fitted(model, "fitted_")
-        return _export_classifier(_with_experts(model.fitted_, experts), path, model.fitted_)
+        return _export_classifier(model.fitted_, path)
     if isinstance(model, GaugePlusClassifier):
         network, shown = model.module_, model.example()
         model, example = network, shown.batch(torch.arange(4)) if example is None else example
@@ -91,15 +80,13 @@ def export(
     check_exportable(model)
     flat = Flat(deepcopy(model).cpu().eval().requires_grad_(False), list(example.inputs))
     tensors = [tensor.cpu() for part in (example.inputs, example.observed) for tensor in part.values()]
-    return write_graph(flat, tensors, path, {"format": FORMAT, "version": __version__, "left_out": {}})
+    return write_graph(flat, tensors, path, {"format": FORMAT, "version": __version__})
 
 
-def _export_classifier(fitted: Fitted, path: Path, whole: Fitted) -> Exported:
-    """`fitted` is the `whole` classifier, or some of its experts."""
+def _export_classifier(fitted: Fitted, path: Path) -> Exported:
     for column in fitted.columns:
         if column.export_problem:
             raise ValueError(column.export_problem)
-    left_out = _left_out(fitted, whole)
     metadata = ExportDescription.model_construct(
         format=FORMAT,
         version=__version__,
@@ -109,21 +96,11 @@ def _export_classifier(fitted: Fitted, path: Path, whole: Fitted) -> Exported:
         columns=fitted.schema.to_json()["columns"],
         names=list(fitted.names),
         named=fitted.named,
-        experts=list(fitted.experts),
-        left_out=left_out,
         prediction_sets=fitted.prediction_sets,
         vocabularies={},
         missing_rates=dict(fitted.missing_rates),
         training_rows=fitted.n_rows["train"],
     ).model_dump(mode="json")
-    part = f"its {' and '.join(fitted.experts)}" if left_out else "the model"
-    result = _write_classifier(fitted, path, metadata)
-    for name, reason in left_out.items():
-        logger.warning("%s is not part of %s: %s", name, path, reason)
-    return replace(result, part=part, left_out=left_out)
-
-
-def _write_classifier(fitted: Fitted, path: Path, metadata: Mapping[str, Any]) -> Exported:
     graph = Graph()
     rows = GraphRows(graph, fitted.schema)
     probabilities = fitted.ensemble.export(rows)
@@ -161,30 +138,6 @@ def _write(model: Any, path: Path, metadata: Mapping[str, Any]) -> bytes:
     content = seal(model.SerializeToString())
     write_bytes(path, lambda file: file.write(content))
     return content
-
-
-def _with_experts(fitted: Fitted, names: Sequence[str] | None) -> Fitted:
-    """The classifier with some of its experts, which predict without the others."""
-    known = dict.fromkeys(fitted.experts)
-    for name in names or ():
-        pick(known, name, "expert in this classifier")
-    if names is None or set(names) == set(known):
-        return fitted
-    some = fitted.ensemble.only([name for name in fitted.experts if name in names])
-    return replace(fitted, ensemble=some, prediction_sets=None)  # they belong to the predictions of all
-
-
-def _left_out(fitted: Fitted, whole: Fitted) -> dict[str, str]:
-    """The experts that were not asked for, with their weight, and what that costs."""
-    scores = whole.leaderboard.set_index("expert")["log_loss"].dropna()  # none where too few rows were held out
-    cost = ""
-    if len(scores) and len(fitted.experts) == 1:
-        alone = scores[fitted.experts[0]]
-        cost = f" (log loss {alone:.3f} instead of {scores['combined']:.3f} on rows held out)"
-    reason = f"the file predicts by {' and '.join(fitted.experts)} alone{cost}"
-    weights = expert_weights(whole.leaderboard)
-    others = [name for name in whole.experts if name not in fitted.experts]
-    return {f"expert {name!r} (weight {100 * weights[name]:.0f} %)": reason for name in others}
 
 
 def _example(schema: Schema) -> Encoded:

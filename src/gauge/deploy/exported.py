@@ -5,7 +5,6 @@ The file ends with the checksum of all that comes before it, as one more entry o
 
 import hashlib
 import json
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -32,8 +31,6 @@ from gauge.tabular.table.arrays import (
 from gauge.tabular.table.columns import Column
 from gauge.tabular.table.guard import watched
 
-logger = logging.getLogger(__name__)
-
 FORMAT = "gauge-export-1"
 KEY, CHECKSUM_KEY = "gauge", "gauge.sha256"  # of entries in the metadata of an ONNX file
 
@@ -57,8 +54,6 @@ class ExportDescription(BaseModel):
     columns: Annotated[list[dict[str, Any]], Field(min_length=1)]
     names: list[str]
     named: bool
-    experts: list[str]
-    left_out: dict[str, str]
     prediction_sets: PredictionSets | None
     vocabularies: dict[str, list[str]]
     missing_rates: dict[str, Share]
@@ -139,16 +134,12 @@ class ExportedClassifier(TableClassifier):
         if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
             raise ValueError(f"{path} is not an exported classifier; give a file that `gauge export` wrote")
         try:
-            description = validated(ExportDescription, metadata)
-            self._describe(description)
+            self._describe(validated(ExportDescription, metadata))
             blank = dict.fromkeys(self._required)
             self._run(self._feed(encode_row(self.columns, blank, self.files), lambda name: [None]), 1)
         except Exception as error:  # whatever a forged description causes
             reason = " ".join(f"{error!r:.200}".split())
             raise ValueError(f"{path} does not describe a classifier ({reason}); export it again") from error
-        left_out, experts = ", ".join(description.left_out), " and ".join(description.experts)
-        if left_out:
-            logger.warning("%s holds the %s alone, without %s", path, experts, left_out)
 
     def _describe(self, about: ExportDescription) -> None:
         """What the graph cannot hold: the classes, and how columns are read."""

@@ -143,7 +143,7 @@ class Member(ABC):
 
     def export(self, rows: GraphRows) -> str:
         """Add the prediction to the graph of these rows: the name of the log-probabilities, in double precision."""
-        raise ValueError(f"the expert {type(self).__name__} cannot be exported; leave it out with --experts (experts=)")
+        raise ValueError(f"the expert {type(self).__name__} cannot be exported; fit without it (experts=, --experts)")
 
     def to(self, device: str | None) -> None:  # noqa: B027 - optional
         """Move to the device of that name; most experts stay on the CPU."""

@@ -82,8 +82,7 @@ class TableClassifier(ABC):
         """Return the prediction sets of rows with these probabilities and these columns."""
         if self.prediction_sets is None:
             raise ValueError(
-                "this classifier has no prediction sets: fewer than 50 rows were given to hold some out, or it is an export "
-                "of some experts alone, whose predictions were not calibrated; fit on more rows, or export all experts"
+                "this classifier has no prediction sets: fewer than 50 rows were given to hold some out; fit on more rows"
             )
         return self.prediction_sets.contains(probabilities, observed, coverage, by_class=by_class)
 
