@@ -1,6 +1,5 @@
 """Wrapped Transformers as files: saved with their gates, loaded, and exported as one graph with the scoring pass inside."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from copy import deepcopy
@@ -39,16 +38,14 @@ class _Settings(BaseModel):
     longest: Annotated[int, Field(ge=0)]
     attentions: Annotated[int, Field(ge=0)] | None
     model: str
-    hugging_face: bool
     state: str
-    files: dict[str, str]
 
 
 def save_wrapped(model: Wrapped, folder: str | Path) -> None:
     """Write a wrapped model to a folder: the model in the files of its own library, and its gates in `gauge.safetensors`.
 
     A model of Hugging Face is written by its `save_pretrained`, any other one as `model.safetensors`, its weights alone. The
-    file with the gates is written last and has the checksums of the others.
+    file with the gates is written last and has a checksum of the model.
     """
     folder = Path(folder)
     if type(model.gate) is not Gate:
@@ -63,9 +60,7 @@ def save_wrapped(model: Wrapped, folder: str | Path) -> None:
         max_leak=model.max_leak,
         **{name: getattr(model, name) for name in CHECKED},
         model=type(network).__name__,
-        hugging_face=hasattr(network, "save_pretrained"),
         state=_state_checksum(network),
-        files={},
     )
     folder.mkdir(parents=True, exist_ok=True)
     (folder / GATES).unlink(missing_ok=True)  # a folder that has it is complete
@@ -73,26 +68,21 @@ def save_wrapped(model: Wrapped, folder: str | Path) -> None:
         network.save_pretrained(folder)  # type: ignore[operator]
     else:
         checkpoint.save(folder / WEIGHTS, network.state_dict(), {"model": settings.model})
-    settings.files = _file_checksums(folder)
     checkpoint.save(folder / GATES, model.gate.state_dict(), settings.model_dump())
 
 
-def load_wrapped(folder: str | Path, model: nn.Module | None = None) -> Wrapped:
-    """The wrapped model that `save_wrapped` wrote to a folder. Nothing in the folder is executed.
+def load_wrapped(folder: str | Path, model: nn.Module) -> Wrapped:
+    """The wrapped model that `save_wrapped` wrote to a folder, around `model`, which has to be what it was.
 
-    A model of Hugging Face is read from the folder. Any other one, or one of a class of your own, is given as `model`, with
-    the weights that it had.
+    The library of the model reads it from the folder: one of Hugging Face by `from_pretrained(folder)`; any other one is
+    built as before, with the weights in `model.safetensors`. Nothing in `gauge.safetensors` is executed.
     """
     folder = Path(folder)
     tensors, saved = _gates_file(folder / GATES)
-    if model is None:
-        model = _read_model(folder, saved)
     if _state_checksum(model) != saved.state:
-        weights = f"load_state_dict(safetensors.torch.load_file({str(folder / WEIGHTS)!r}))"
-        cure = "leave model= out to read it from there" if saved.hugging_face else f"call its {weights}"
         raise ValueError(
             f"this {type(model).__name__} differs in weights or settings from the {saved.model} that was saved to "
-            f"{folder}; {cure}, or wrap it anew with gauge.wrap(model)"
+            f"{folder}; read it from there, by from_pretrained or load_state_dict, or wrap it anew with gauge.wrap(model)"
         )
     wrapped = wrap(model, fixed=saved.fixed, score=SCORERS.get(saved.score), max_leak=saved.max_leak)
     checkpoint.load_into(wrapped.gate, tensors, folder / GATES)
@@ -154,12 +144,6 @@ def _state_checksum(model: nn.Module) -> str:
     return checkpoint.checksum(state, json.dumps(compared, sort_keys=True, default=str))
 
 
-def _file_checksums(folder: Path) -> dict[str, str]:
-    model_files = ("config.json", "model*.safetensors", "model.safetensors.index.json")  # of Hugging Face, without code
-    files = sorted({path for pattern in model_files for path in folder.glob(pattern)})
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
 def _gates_file(path: Path) -> tuple[dict[str, Tensor], _Settings]:
     if not path.is_file():
         raise ValueError(
@@ -173,25 +157,3 @@ def _gates_file(path: Path) -> tuple[dict[str, Tensor], _Settings]:
     if not all(tensor.isfinite().all() for tensor in tensors.values()):
         raise ValueError(f"{path} has gates that are NaN or infinite; train the wrapped model again")
     return tensors, settings
-
-
-def _read_model(folder: Path, saved: _Settings) -> nn.Module:
-    """The model of Hugging Face in the folder, whose files have to be those that were saved."""
-    files = _file_checksums(folder)
-    for name, expected in saved.files.items():
-        if files.get(name) != expected:
-            raise ValueError(f"{folder / name} is missing or was changed; save the wrapped model again")
-    if not saved.hugging_face:
-        raise ValueError(
-            f"{saved.model} is not a model of Hugging Face; build it, load the weights in {folder / WEIGHTS} into it, "
-            "and give it as model="
-        )
-    try:
-        import transformers
-    except ImportError as error:
-        raise ValueError("the model is one of Hugging Face; install it with: pip install 'gauge-ml[hf]'") from error
-    kind: Any = getattr(transformers, saved.model, None)
-    known = isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)
-    if not known:
-        raise ValueError(f"transformers has no model {saved.model}; load it yourself and give it as model=")
-    return kind.from_pretrained(folder, local_files_only=True, use_safetensors=True)

@@ -28,7 +28,7 @@ from gauge.tabular.experts._recipe import Recipe
 from gauge.tabular.fitted import Fitted
 from gauge.tabular.preparation import PROBABLE, Prepared, check_options, choose_preset, make_recipe
 from gauge.tabular.saved.classifier import image_files
-from gauge.tabular.saved.files import local_folder, usable
+from gauge.tabular.saved.files import usable
 from gauge.tabular.saved.prediction_sets import COVERAGE
 from gauge.tabular.table import inputs
 from gauge.tabular.table.labelled import Labelled
@@ -650,11 +650,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         if fitted.named:
             model.feature_names_in_ = np.array(fitted.names, dtype=object)
         return model
-
-    @classmethod
-    def from_pretrained(cls, name: str | Path, *, revision: str | None = None, **options: Any) -> Self:
-        """The classifier in a folder or else in a repository of the Hugging Face Hub; `options` are those of `load`."""
-        return cls.load(local_folder(str(name), revision), **options)
 
     def _labelled(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Labelled:
         """The rows to learn from, in memory or as a sample of a table in files."""

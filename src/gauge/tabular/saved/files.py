@@ -185,28 +185,6 @@ def checksum(metadata: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()
 
 
-def local_folder(name: str, revision: str | None) -> Path:
-    """Return the folder of that name or, if there is none, the files of the Hub's repository of that name, which are
-    downloaded."""
-    if Path(name).is_dir():
-        return Path(name)
-    try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-    except ImportError as error:
-        raise ValueError(
-            f"there is no folder {name}, and the Hub needs huggingface_hub; install it with: pip install 'gauge-ml[hub]'"
-        ) from error
-    patterns = [METADATA, WEIGHTS, HISTORY, CARD, f"{TOKENIZERS}/*"]
-    try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(
-            f"there is no folder {name}, and no such repository on the Hub ({reason}); check name and token"
-        ) from error
-
-
 def json_options(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the options that JSON can represent; the others, and those of a machine, are back at their default in a loaded
     model."""
