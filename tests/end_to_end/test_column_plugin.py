@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import Field
 
 from gauge.registry import COLUMNS
-from gauge.tabular.table.columns import ANYWHERE, DEFAULT_OPTIONS, Content, Guess, Part
+from gauge.tabular.table.columns import Content, Guess, ImageFiles, Part, ReadOptions
 
 FORM = "[0-9.]+(/[0-9.]+){3}"
 
@@ -39,18 +39,18 @@ class Quartet(Content):
         return Guess("four samples") if values.astype(str).str.fullmatch(FORM).all() else None
 
     @classmethod
-    def from_column(cls, column, options=DEFAULT_OPTIONS):
+    def from_column(cls, column, options=ReadOptions()):
         return cls(str(column.name), float(max(max(samples(cell)) for cell in column.dropna())))
 
     @classmethod
-    def inspect(cls, values, options=DEFAULT_OPTIONS):
+    def inspect(cls, values, options=ReadOptions()):
         return np.zeros(len(values), bool), ["some samples are zero"] if values.str.contains("/0").any() else []
 
     @property
     def note(self):
         return "four samples"
 
-    def encode(self, column, files=ANYWHERE, *, training=False):
+    def encode(self, column, files=ImageFiles(), *, training=False):
         observed = column.astype(str).str.fullmatch(FORM).to_numpy(bool)
         rows = [samples(cell) if known else [0.0] * 4 for cell, known in zip(column, observed)]
         return np.array(rows, np.float32).reshape(-1, 4) / np.float32(self.largest), observed

@@ -12,7 +12,7 @@ import pandas as pd
 
 from gauge.registry import COLUMNS
 from gauge.tabular.table.cells import cells_of
-from gauge.tabular.table.columns import ANYWHERE, Cell, Column, Content, ImageFiles
+from gauge.tabular.table.columns import Cell, Column, Content, ImageFiles
 from gauge.tabular.table.guard import warn
 
 MAX_LISTED_COLUMNS = 20  # in a message
@@ -61,7 +61,7 @@ def rows_at_once(columns: Iterable[Column]) -> int:
 
 
 def encode_rows(
-    columns: Sequence[Column], frame: pd.DataFrame, files: ImageFiles = ANYWHERE, *, training: bool = False
+    columns: Sequence[Column], frame: pd.DataFrame, files: ImageFiles = ImageFiles(), *, training: bool = False
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """The values and flags of each modality; `training` as in `Schema.encode`."""
     if not training and (row := _only_row(columns, frame)) is not None:
@@ -79,7 +79,7 @@ def encode_rows(
 
 
 def encode_row(
-    columns: Sequence[Column], row: Mapping[str, Any], files: ImageFiles = ANYWHERE
+    columns: Sequence[Column], row: Mapping[str, Any], files: ImageFiles = ImageFiles()
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """What `encode_rows` gives for a table of this one row, whose values are objects."""
     return _encode_row(columns, row, lambda column: column_of(column, [row[column.name]]), files)

@@ -11,16 +11,7 @@ import pandas as pd
 from gauge.choices import pick
 from gauge.registry import COLUMNS
 from gauge.tabular.table.cells import missing, plain
-from gauge.tabular.table.columns import (
-    ANYWHERE,
-    IGNORE,
-    MAX_CATEGORIES,
-    Cell,
-    ImageFiles,
-    ReadOptions,
-    infer_kind,
-    pick_kind,
-)
+from gauge.tabular.table.columns import IGNORE, MAX_CATEGORIES, Cell, ImageFiles, ReadOptions, infer_kind, pick_kind
 from gauge.tabular.table.inputs import as_pandas, has_label, target_problems, width_problems
 from gauge.tabular.table.numbers import are_whole, is_named, uses_decimal_commas
 
@@ -52,7 +43,7 @@ def inspect_table(
     *,
     target: str | None = None,
     kinds: Mapping[str, str] | None = None,
-    files: ImageFiles = ANYWHERE,
+    files: ImageFiles = ImageFiles(),
     max_categories: int = MAX_CATEGORIES,
 ) -> Inspection:
     """`target` holds the labels, `kinds` overrides the inferred kinds, `files` are the images; `max_categories` of a column

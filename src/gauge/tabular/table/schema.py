@@ -23,7 +23,6 @@ from gauge.tabular.table.arrays import (
 )
 from gauge.tabular.table.cells import missing, plain
 from gauge.tabular.table.columns import (
-    ANYWHERE,
     IGNORE,
     IMAGE_SIDE,
     MAX_CATEGORIES,
@@ -79,7 +78,7 @@ class Schema:
         specified: Mapping[str, str] | None = None,
         encoders: Mapping[str, str | Path] | None = None,
         image_size: int = IMAGE_SIDE,
-        files: ImageFiles = ANYWHERE,
+        files: ImageFiles = ImageFiles(),
         max_categories: int = MAX_CATEGORIES,
     ) -> "Schema":
         """Inferred from the training rows; `specified` are kinds that override inferred ones, `encoders` pretrained models
@@ -167,12 +166,12 @@ class Schema:
             lines += [f"{what}: {_listed(names)} ({reason})" for reason, names in alike.items()]
         return lines
 
-    def encode(self, frame: pd.DataFrame, files: ImageFiles = ANYWHERE, *, training: bool = False) -> Encoded:
+    def encode(self, frame: pd.DataFrame, files: ImageFiles = ImageFiles(), *, training: bool = False) -> Encoded:
         """The rows as arrays. A column that the table lacks counts as missing; most of them have to be there. In training
         many unreadable values are an error; afterwards every one of them counts as missing, however many rows there are."""
         return _encoded(encode_rows(self.columns, frame, files, training=training))
 
-    def encode_row(self, row: Mapping[str, Any], files: ImageFiles = ANYWHERE) -> Encoded:
+    def encode_row(self, row: Mapping[str, Any], files: ImageFiles = ImageFiles()) -> Encoded:
         """What `encode` gives for a table of this one row, which has a value for every column by its name."""
         return _encoded(encode_row(self.columns, row, files))
 

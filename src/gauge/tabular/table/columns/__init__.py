@@ -83,21 +83,15 @@ class ImageFiles:
         return "" if os.path.isfile(path) else "do not exist"
 
 
-ANYWHERE = ImageFiles()
-
-
 class ReadOptions(NamedTuple):
     """How a training column is read: the name or path of a pretrained encoder, the side of images, where files are, whether
     other columns have decimal commas, and how many categories are kept."""
 
     encoder: str | None = None
     image_size: int = IMAGE_SIDE
-    files: ImageFiles = ANYWHERE
+    files: ImageFiles = ImageFiles()
     decimal_commas: bool = False
     max_categories: int = MAX_CATEGORIES
-
-
-DEFAULT_OPTIONS = ReadOptions()
 
 
 class Column(ABC):
@@ -143,11 +137,11 @@ class Column(ABC):
 
     @classmethod
     @abstractmethod
-    def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Column":
+    def from_column(cls, column: pd.Series, options: ReadOptions) -> "Column":
         """Fitted to a training column, in which at least one value is not missing."""
 
     @classmethod
-    def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
+    def inspect(cls, values: pd.Series, options: ReadOptions) -> tuple[np.ndarray, list[str]]:
         """Which of the values count as missing because nothing is behind them, and problems in words; the options are
         those of `from_column`."""
         return np.zeros(len(values), bool), []
@@ -205,6 +199,26 @@ class Column(ABC):
     def save_files(self, folder: Path) -> None:
         """Write what `to_json` leaves out to a folder of its own."""
         return
+
+    @staticmethod
+    def report_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reason: str, known: int | None) -> None:
+        """Unreadable values count as missing. In training, where they are some of `known` values, many are an error."""
+        others = f", and {len(rows) - 1} more cannot be read" if len(rows) > 1 else ""
+        message = f"column {column.name!r}, row {column.index[rows[0]]}: {reason}{others}"
+        if known is not None and len(rows) > MAX_UNREADABLE * known:
+            raise ValueError(
+                f"{message}; fix them, leave unknown cells empty, or set the column's kind (columns=, --column)"
+            )
+        if not note(column, rows, "cannot be read", "; counted as missing", first=reason):
+            logger.warning("%s; counted as missing", message)
+
+    def report_absent_files(self, column: pd.Series, rows: Mapping[str, Sequence[int]]) -> None:
+        """Log how many files count as missing; `rows` are those of every reason that `ImageFiles.absence` gives."""
+        for reason, own in rows.items():
+            logger.warning(
+                "column %r: %d %s files %s and count as missing, first %.100s (row %s)",
+                *(column.name, len(own), self.kind, reason, column.iloc[own[0]], column.index[own[0]]),
+            )
 
 
 def _checked(name: str, value: Any, kind: Any) -> Any:
@@ -309,9 +323,7 @@ class Content(Column):
         return 0
 
     @abstractmethod
-    def encode(
-        self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def encode(self, column: pd.Series, files: ImageFiles, *, training: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """The cells as numbers, one entry for each row, and which rows have a value. In training many unreadable values are
         an error; afterwards they all count as missing."""
 
@@ -356,27 +368,6 @@ class Content(Column):
     def text_without(self, text: str, index: int) -> str:
         """One of its `texts` without a part."""
         return text
-
-
-def report_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reason: str, known: int | None) -> None:
-    """Unreadable values count as missing. In training, where they are some of `known` values, many of them are an error."""
-    others = f", and {len(rows) - 1} more cannot be read" if len(rows) > 1 else ""
-    message = f"column {column.name!r}, row {column.index[rows[0]]}: {reason}{others}"
-    if known is not None and len(rows) > MAX_UNREADABLE * known:
-        raise ValueError(
-            f"{message}; fix them, leave unknown cells empty, or set the column's kind (columns=, --column)"
-        )
-    if not note(column, rows, "cannot be read", "; counted as missing", first=reason):
-        logger.warning("%s; counted as missing", message)
-
-
-def report_absent_files(column: pd.Series, rows: Mapping[str, Sequence[int]], kind: str) -> None:
-    """Log how many files count as missing; `rows` are those of every reason that `ImageFiles.absence` gives."""
-    for reason, own in rows.items():
-        logger.warning(
-            "column %r: %d %s files %s and count as missing, first %.100s (row %s)",
-            *(column.name, len(own), kind, reason, column.iloc[own[0]], column.index[own[0]]),
-        )
 
 
 def kinds() -> dict[str, type[Column]]:

@@ -24,15 +24,7 @@ from gauge.tabular.table.cells import (
     without_fraction,
     written_alike,
 )
-from gauge.tabular.table.columns import (
-    DEFAULT_OPTIONS,
-    MIN_IDENTIFIERS,
-    Cell,
-    Guess,
-    Question,
-    ReadOptions,
-    report_unreadable,
-)
+from gauge.tabular.table.columns import MIN_IDENTIFIERS, Cell, Guess, Question, ReadOptions
 from gauge.tabular.table.guard import note, upper_share
 from gauge.tabular.table.numbers import are_codes, unread_numbers
 
@@ -70,7 +62,7 @@ class Category(Cell):
         return Guess("digits are read as codes, not as a number" if are_codes(values) else "")
 
     @classmethod
-    def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Category":
+    def from_column(cls, column: pd.Series, options: ReadOptions = ReadOptions()) -> "Category":
         counts, limit = _counts(column[~missing(column)]), options.max_categories
         rare = _rare(counts, limit)
         for problem in filter(None, (rare, unread_numbers(counts))):
@@ -85,7 +77,7 @@ class Category(Cell):
         return cls(str(column.name), tuple(kept), bool(rare), tuple(sorted(known)), once)
 
     @classmethod
-    def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
+    def inspect(cls, values: pd.Series, options: ReadOptions = ReadOptions()) -> tuple[np.ndarray, list[str]]:
         absent, problems = super().inspect(values, options)
         counts = _counts(values)
         problems += filter(None, (_rare(counts, options.max_categories), unread_numbers(counts)))
@@ -149,7 +141,7 @@ class Category(Cell):
             ]
             note(column, new, "was seen once in training or never, and is read as rare", share=self.once)
         elif unknown:
-            report_unreadable(column, unknown, f"{str(column.iloc[unknown[0]])!r:.100} {self.unread_reason}", None)
+            self.report_unreadable(column, unknown, f"{str(column.iloc[unknown[0]])!r:.100} {self.unread_reason}", None)
         return codes
 
     def quick_number(self, value: Any) -> float | None:

@@ -18,20 +18,7 @@ from pydantic import AfterValidator
 from gauge.data.graph import Graph
 from gauge.data.images import Source, gather, open_image, part_names
 from gauge.tabular.table.cells import absent_files, as_words, has_category_type, is_pixels, missing, paths_or_bytes
-from gauge.tabular.table.columns import (
-    ANYWHERE,
-    DEFAULT_OPTIONS,
-    IMAGE_SIDE,
-    Column,
-    Content,
-    Guess,
-    ImageFiles,
-    Part,
-    Question,
-    ReadOptions,
-    report_absent_files,
-    report_unreadable,
-)
+from gauge.tabular.table.columns import IMAGE_SIDE, Column, Content, Guess, ImageFiles, Part, Question, ReadOptions
 from gauge.tabular.table.pretrained import Pretrained
 
 if TYPE_CHECKING:
@@ -78,14 +65,14 @@ class Image(Content):
         return Guess() if images.mean() > 0.8 and not has_category_type(values) else None
 
     @classmethod
-    def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Image":
+    def from_column(cls, column: pd.Series, options: ReadOptions = ReadOptions()) -> "Image":
         if options.encoder is None:
             return cls(str(column.name), int(options.image_size))
         model = Pretrained.for_images(options.encoder)
         return cls(str(column.name), model.side, model)
 
     @classmethod
-    def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
+    def inspect(cls, values: pd.Series, options: ReadOptions = ReadOptions()) -> tuple[np.ndarray, list[str]]:
         known = values.map(lambda value: not options.files.absence(str(value))).astype(bool)
         given = as_words(values).str.match(cls.given) | values.map(lambda value: isinstance(value, np.ndarray)).astype(
             bool
@@ -98,7 +85,7 @@ class Image(Content):
         return paths_or_bytes(column, Pillow.Image, np.ndarray)
 
     def encode(
-        self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
+        self, column: pd.Series, files: ImageFiles = ImageFiles(), *, training: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         available = self._available(column, files, training=training)
         broken: dict[int, str] = {}
@@ -118,7 +105,7 @@ class Image(Content):
         images[rows] = gather(rows, self.side, read)
         observed[rows] = [row not in broken for row in rows]
         if broken:
-            report_unreadable(column, sorted(broken), broken[min(broken)], len(rows) if training else None)
+            self.report_unreadable(column, sorted(broken), broken[min(broken)], len(rows) if training else None)
         if training and max(sides) > self.side:
             logger.warning(
                 "column %r: images of up to %d pixels are shrunk to %d x %d; image_size= (--image-size) sets another size",
@@ -147,7 +134,7 @@ class Image(Content):
                 f"{column.index[first]}); set the folder that paths are relative to (image_folder=; on the command line "
                 "it is that of the table), or the column's kind (columns=, --column)"
             )
-        report_absent_files(column, absent, self.kind)
+        self.report_absent_files(column, absent)
         return available
 
     @property

@@ -15,16 +15,7 @@ from pydantic import BeforeValidator, Field
 from scipy.special import ndtr, ndtri
 
 from gauge.tabular.table.cells import as_words, has_category_type, missing, plain_cells
-from gauge.tabular.table.columns import (
-    DEFAULT_OPTIONS,
-    MAX_UNREADABLE,
-    MIN_IDENTIFIERS,
-    Cell,
-    Guess,
-    Question,
-    ReadOptions,
-    report_unreadable,
-)
+from gauge.tabular.table.columns import MAX_UNREADABLE, MIN_IDENTIFIERS, Cell, Guess, Question, ReadOptions
 from gauge.tabular.table.dates import DATES, TIMES, as_clock
 from gauge.tabular.table.guard import WATCH, Limits, Numbers, note_numbers
 from gauge.tabular.table.numbers import MAX_LOOKED_AT, Writing, are_codes, are_whole, is_named
@@ -68,11 +59,11 @@ class Number(Cell):
         return Guess(identifier, ignored=True) if identifier else Guess(writing.note)
 
     @classmethod
-    def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Number":
+    def from_column(cls, column: pd.Series, options: ReadOptions = ReadOptions()) -> "Number":
         values = column[~missing(column)]
         writing, numbers = _written_numbers(values, options)
         if np.isnan(numbers).all():
-            report_unreadable(values, range(len(values)), f"{str(values.iloc[0])!r} is not a number", len(values))
+            cls.report_unreadable(values, range(len(values)), f"{str(values.iloc[0])!r} is not a number", len(values))
         for problem in _doubts(values, writing, numbers):
             logger.warning("column %r: %s", column.name, problem)
         levels = np.linspace(0, 1, cls.quantile_count)
@@ -84,7 +75,7 @@ class Number(Cell):
         return cls(str(column.name), tuple(quantiles.tolist()), tuple(ranks.tolist()), writing, clock, limits)
 
     @classmethod
-    def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
+    def inspect(cls, values: pd.Series, options: ReadOptions = ReadOptions()) -> tuple[np.ndarray, list[str]]:
         absent, problems = super().inspect(values, options)
         writing, numbers = _written_numbers(values, options)
         wrong = values[np.isnan(numbers)]
@@ -285,7 +276,7 @@ class Number(Cell):
                     f"{this}s in training; give {this}s, or leave the column empty"
                 )
             form = f"{this} such as {self.writing.example}" if self.writing.date else "number"
-            report_unreadable(column, unreadable, f"{first} is not a {form}", len(rows) if training else None)
+            self.report_unreadable(column, unreadable, f"{first} is not a {form}", len(rows) if training else None)
         return numbers
 
 

@@ -17,18 +17,7 @@ import pandas as pd
 from pydantic import AfterValidator
 
 from gauge.tabular.table.cells import MIN_SAMPLES, absent_files, as_words, has_category_type, missing, paths_or_bytes
-from gauge.tabular.table.columns import (
-    ANYWHERE,
-    DEFAULT_OPTIONS,
-    Content,
-    Guess,
-    ImageFiles,
-    Part,
-    Question,
-    ReadOptions,
-    report_absent_files,
-    report_unreadable,
-)
+from gauge.tabular.table.columns import Content, Guess, ImageFiles, Part, Question, ReadOptions
 
 if TYPE_CHECKING:
     from gauge.types import Encoder
@@ -82,7 +71,7 @@ class Signal(Content):
         return Guess() if arrays.sum() + (lists | files).sum() > 0.8 * len(values) else None
 
     @classmethod
-    def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Signal":
+    def from_column(cls, column: pd.Series, options: ReadOptions = ReadOptions()) -> "Signal":
         cells = column[~missing(column)].tolist()
         chosen = np.linspace(0, len(cells) - 1, min(len(cells), 500)).astype(int)  # they show length, rate and scale
         recordings, reason = [], "it has none"
@@ -105,7 +94,7 @@ class Signal(Content):
         return cls(str(column.name), channels, length, float(rate), means, deviations, *scales(np.stack(features)))
 
     @classmethod
-    def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
+    def inspect(cls, values: pd.Series, options: ReadOptions = ReadOptions()) -> tuple[np.ndarray, list[str]]:
         absent = np.array([_is_path(cell) and bool(options.files.absence(cell)) for cell in values], bool)
         return absent, absent_files(values[absent], cls.kind)
 
@@ -114,7 +103,7 @@ class Signal(Content):
         return paths_or_bytes(column)
 
     def encode(
-        self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
+        self, column: pd.Series, files: ImageFiles = ImageFiles(), *, training: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         values = np.zeros((len(column), len(self.feature_means)), np.float32)
         observed, broken = np.zeros(len(column), bool), dict[int, str]()
@@ -129,10 +118,10 @@ class Signal(Content):
                 observed[row] = True
             except (ValueError, OSError) as error:
                 broken[row] = str(error)
-        report_absent_files(column, absent, self.kind)
+        self.report_absent_files(column, absent)
         if broken:
             known = len(rows) - sum(map(len, absent.values()))
-            report_unreadable(column, sorted(broken), broken[min(broken)], known if training else None)
+            self.report_unreadable(column, sorted(broken), broken[min(broken)], known if training else None)
         return values, observed
 
     def _read(self, recording: Recording) -> np.ndarray:

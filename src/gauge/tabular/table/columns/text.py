@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from gauge.tabular.table.cells import as_words, has_category_type, missing, plain_cells
-from gauge.tabular.table.columns import ANYWHERE, DEFAULT_OPTIONS, Column, Content, Guess, ImageFiles, Part, ReadOptions
+from gauge.tabular.table.columns import Column, Content, Guess, ImageFiles, Part, ReadOptions
 from gauge.tabular.table.guard import WATCH, note, upper_share
 from gauge.tabular.table.numbers import MAX_LOOKED_AT, unread_numbers
 from gauge.tabular.table.pretrained import Pretrained
@@ -48,7 +48,7 @@ class Words(Content):
         """The numbers of the words of each text that become units."""
 
     def encode(
-        self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
+        self, column: pd.Series, files: ImageFiles = ImageFiles(), *, training: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         numbers = np.zeros((len(column), self.length), np.int64)
         cells, rows = column.tolist(), np.flatnonzero(~missing(column))
@@ -105,7 +105,7 @@ class Text(Words):
         return Guess("most values differ, and their words recur") if names and _recurs(words) else None
 
     @classmethod
-    def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> Words:
+    def from_column(cls, column: pd.Series, options: ReadOptions = ReadOptions()) -> Words:
         if options.encoder is not None:
             return PretrainedText.from_column(column, options)
         given = column[~missing(column)].map(str)
@@ -127,7 +127,7 @@ class Text(Words):
         return cls(str(column.name), tuple(known), length, upper_share(sum(alone), len(alone)))
 
     def encode(
-        self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
+        self, column: pd.Series, files: ImageFiles = ImageFiles(), *, training: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         numbers, observed = super().encode(column, files, training=training)
         if not training and WATCH.get() is not None:
@@ -136,7 +136,7 @@ class Text(Words):
         return numbers, observed
 
     @classmethod
-    def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
+    def inspect(cls, values: pd.Series, options: ReadOptions = ReadOptions()) -> tuple[np.ndarray, list[str]]:
         absent, problems = super().inspect(values, options)
         problem = unread_numbers(values.head(MAX_LOOKED_AT).map(str))
         return absent, [*problems, problem] if problem else problems
@@ -199,7 +199,7 @@ class PretrainedText(Words):
     model: Pretrained
 
     @classmethod
-    def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "PretrainedText":
+    def from_column(cls, column: pd.Series, options: ReadOptions = ReadOptions()) -> "PretrainedText":
         assert options.encoder is not None
         model = Pretrained.for_texts(options.encoder)
         texts = [str(text) for text in column[~missing(column)]]

@@ -10,17 +10,7 @@ import pandas as pd
 from pydantic import AfterValidator
 
 from gauge.tabular.table.cells import missing
-from gauge.tabular.table.columns import (
-    ANYWHERE,
-    DEFAULT_OPTIONS,
-    Content,
-    Guess,
-    ImageFiles,
-    Part,
-    Question,
-    ReadOptions,
-    report_unreadable,
-)
+from gauge.tabular.table.columns import Content, Guess, ImageFiles, Part, Question, ReadOptions
 from gauge.tabular.table.columns.signal import Signal, channels_of, list_from_json, scaled, scales
 
 if TYPE_CHECKING:
@@ -56,7 +46,7 @@ class Vector(Content):
         return Guess(_in_words(rows.shape[1])) if near > 0.5 * any_two else None
 
     @classmethod
-    def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Vector":
+    def from_column(cls, column: pd.Series, options: ReadOptions = ReadOptions()) -> "Vector":
         values = column[~missing(column)]
         try:
             rows = np.stack([_numbers(cell) for cell in values])
@@ -68,7 +58,7 @@ class Vector(Content):
         return cls(str(column.name), *scales(rows))
 
     def encode(
-        self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
+        self, column: pd.Series, files: ImageFiles = ImageFiles(), *, training: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         values, observed = np.zeros((len(column), len(self.means)), np.float32), ~missing(column)
         broken = {}
@@ -79,7 +69,7 @@ class Vector(Content):
             except ValueError as error:
                 broken[row] = str(error)
         if broken:
-            report_unreadable(column, list(broken), broken[min(broken)], int(observed.sum()) if training else None)
+            self.report_unreadable(column, list(broken), broken[min(broken)], int(observed.sum()) if training else None)
         observed[list(broken)] = False
         return values, observed
 
