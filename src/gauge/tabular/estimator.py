@@ -334,37 +334,15 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
         recipe = make_recipe(options, seed, len(data.classes))
         prepared, names = self._prepared(data, recipe, preset, groups, folder)
-        schema = prepared.task.rows.schema
-        with self._progress(on_epoch) as report, self._threads(schema):
-            task = replace(prepared.task, on_epoch=report, started=started)
-            trust = CellTrust.fit(task.all_rows, seed) if self.trust else None
-            prior = data.prior(prepared.every[: len(task.rows)])
-            result = fit_ensemble(task, names, prior=prior, validation=self.validation)
-            learned = learn_from_held_out(*result.validated, trust, task=task)
-        decides = None
-        if self.class_weight is None and learned.predictions is not None and self.metric not in PROBABLE:
-            decides = score_weights(self.metric, learned.predictions)
-        counts = {"train": result.labelled, "val": result.held_out, "empty": int(prepared.encoded.empty.sum())}
         self.fitted_ = Fitted(
             **prepared.described(),
-            schema=schema,
-            ensemble=result.ensemble,
-            class_weight=np.array(class_weight) if decides is None else decides,
+            **self._learn(prepared, names, class_weight, started, on_epoch),
             named=hasattr(self, "feature_names_in_"),
-            trust=trust,
-            advice=learned.advice,
-            leaderboard=result.leaderboard,
-            training=result.training,
-            n_rows=counts,
-            prediction_sets=learned.sets,
-            held_out=learned.predictions,
             groups=groups if isinstance(groups, str) else None,
             options=options,
             files=image_files(self.image_folder, outside=self.outside_images),
-            left_out=(*result.left_out, *learned.left_out),
         )
-        board = self.leaderboard_.to_string(index=False, float_format="%.3f", na_rep="–")
-        self._print(board, *self.fitted_.notes())
+        self._print(self.leaderboard_.to_string(index=False, float_format="%.3f", na_rep="–"), *self.fitted_.notes())
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -707,6 +685,39 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             pick_device(self.device)  # an error before anything is learned
         kept = None if folder is None else Path(folder)
         return Prepared.from_table(data, schema, recipe, files=files, device=self.device, folder=kept), names
+
+    def _learn(
+        self,
+        prepared: Prepared,
+        experts: Sequence[str],
+        class_weight: Sequence[float],
+        started: float,
+        on_epoch: "OnEpoch | None",
+    ) -> dict[str, Any]:
+        """Train these experts, and trust; return what a fitted classifier keeps of that."""
+        schema = prepared.task.rows.schema
+        with self._progress(on_epoch) as report, self._threads(schema):
+            task = replace(prepared.task, on_epoch=report, started=started)
+            trust = CellTrust.fit(task.all_rows, task.recipe.seed) if self.trust else None
+            prior = prepared.data.prior(prepared.every[: len(task.rows)])
+            result = fit_ensemble(task, experts, prior=prior, validation=self.validation)
+            learned = learn_from_held_out(*result.validated, trust, task=task)
+        weights = np.array(class_weight)
+        if self.class_weight is None and learned.predictions is not None and self.metric not in PROBABLE:
+            weights = score_weights(self.metric, learned.predictions)
+        return {
+            "schema": schema,
+            "ensemble": result.ensemble,
+            "class_weight": weights,
+            "trust": trust,
+            "advice": learned.advice,
+            "leaderboard": result.leaderboard,
+            "training": result.training,
+            "n_rows": {"train": result.labelled, "val": result.held_out, "empty": int(prepared.encoded.empty.sum())},
+            "prediction_sets": learned.sets,
+            "held_out": learned.predictions,
+            "left_out": (*result.left_out, *learned.left_out),
+        }
 
     @contextmanager
     def _ready(self, X: Any) -> Iterator[tuple[Fitted, Any]]:
