@@ -7,7 +7,6 @@ For a unit with displacement d, first-order term a, score TE and exact effect c:
 is measured: the largest norm at 13 points of that segment, each by power iteration, so the true H is larger still.
 """
 
-import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from statistics import median
 from typing import Any
 
 import torch
+import trained
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -23,10 +23,7 @@ from gauge.paper.gauge import Gauge, displacement, saliency, ungated_gradient
 from gauge.paper.scoring.exact import exact_effects
 from gauge.training.inference import masked_batches
 from gauge.training.progress import stage_progress
-from gauge_lab.benchmarks import Overrides
-from gauge_lab.experiment import Experiment
 from gauge_lab.recording import origin, write_record
-from gauge_lab.workspace import Workspace
 
 POINTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 ITERATIONS = 12
@@ -106,21 +103,13 @@ def summary(records: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("benchmark")
-    parser.add_argument("protocol")
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--runs", type=Path)
-    parser.add_argument("--config", type=Path)
-    parser.add_argument("--samples", type=int, default=16)
-    parser.add_argument("--units", type=int, default=24)
-    parser.add_argument("--reuse", action="store_true", help="use models although the code has changed since")
-    arguments = parser.parse_args()
-    overrides = Overrides.load(arguments.config) if arguments.config else Overrides()
-    source = None if arguments.data is None else str(arguments.data.resolve())
+    options = trained.parser(__doc__)
+    options.add_argument("--samples", type=int, default=16)
+    options.add_argument("--units", type=int, default=24)
+    arguments = options.parse_args()
     with stage_progress() as on_epoch:
-        workspace = Workspace(arguments.runs or Path("runs") / arguments.benchmark, "cpu", on_epoch, arguments.reuse)
-        job = workspace.job(Experiment(benchmark=arguments.benchmark, data=source, overrides=overrides))
+        workspace = trained.workspace(arguments, "cpu", on_epoch)
+        job = workspace.job(trained.experiment(arguments))
         method, record = workspace.method(job)
     assert isinstance(method, Gauge)
     chosen = torch.linspace(0, len(job.test) - 1, arguments.samples).long()

@@ -6,7 +6,6 @@ Models are taken from the workspace of `gauge benchmark`, or trained there. Writ
 the figure docs/gates-BENCHMARK.svg. The samples shown are the first two of the test split.
 """
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import trained
 
 from gauge.data import Dataset
 from gauge.masks import parse_protocol
@@ -22,10 +22,7 @@ from gauge.paper.gauge import Gauge
 from gauge.reports.figures import COLOURS
 from gauge.training.inference import masked_batches
 from gauge.training.progress import stage_progress
-from gauge_lab.benchmarks import Overrides
-from gauge_lab.experiment import Experiment
 from gauge_lab.recording import origin, write_record
-from gauge_lab.workspace import Workspace
 
 ROOT = Path(__file__).parent.parent
 BINS = 20
@@ -133,26 +130,16 @@ def _modality_ticks(modality: Sequence[str]) -> tuple[list[float], list[str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("benchmark")
-    parser.add_argument("protocol")
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--runs", type=Path)
-    parser.add_argument("--config", type=Path)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--device")
-    parser.add_argument("--reuse", action="store_true", help="use models although the code has changed since")
-    arguments = parser.parse_args()
-    overrides = Overrides.load(arguments.config) if arguments.config else Overrides()
-    source = None if arguments.data is None else str(arguments.data.resolve())
+    options = trained.parser(__doc__)
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--device")
+    arguments = options.parse_args()
     with stage_progress() as on_epoch:
-        workspace = Workspace(
-            arguments.runs or Path("runs") / arguments.benchmark, arguments.device, on_epoch, arguments.reuse
-        )
+        workspace = trained.workspace(arguments, arguments.device, on_epoch)
         records: list[dict[str, Any]] = []
         samples: list[dict[str, Any]] = []
         for seed in range(arguments.seeds):
-            job = workspace.job(Experiment(benchmark=arguments.benchmark, seed=seed, data=source, overrides=overrides))
+            job = workspace.job(trained.experiment(arguments, seed))
             method, record = workspace.method(job)
             assert isinstance(method, Gauge)
             samples = samples or shown(method, job.test, arguments.protocol, 2)
@@ -164,7 +151,7 @@ def main() -> None:
     content = {
         "benchmark": arguments.benchmark,
         "protocol": arguments.protocol,
-        "overrides": overrides.model_dump(mode="json", exclude_unset=True),
+        "overrides": job.experiment.overrides.model_dump(mode="json", exclude_unset=True),
         "test_samples": len(job.test),
         "mean": {name: round(mean(record["mean"][name] for record in records), 4) for name in kinds},
         "seeds": records,
