@@ -103,10 +103,6 @@ def _sums(finished: Finished, test: Dataset, learned: int, table: Mapping[str, A
         _predictions(finished, "complete")[0], labels, ACCURACY.compare, "With two images of each digit"
     )
     (batch,) = masked_batches(test, parse_protocol("views=1"), len(test))
-    shown = [
-        _sample(f"Test sum {row}: {share:.0f} of 100 sums come out so", batch, row, predictions, labels, names=images)
-        for row, share in _outcomes(predictions, labels)
-    ]
     return Section(
         title="Evidence has to be put together",
         asked="What is the sum of two handwritten digits?",
@@ -117,19 +113,15 @@ def _sums(finished: Finished, test: Dataset, learned: int, table: Mapping[str, A
         f"encoders, learned from the same {learned:,} sums and predict the same {len(test):,} others, of images that are in "
         "no training sum. Below the table: the first sum of each of the most frequent outcomes, by who is right.",
         **table,
-        samples=tuple(shown),
+        samples=_samples("sum", batch, predictions, labels, names=images),
         findings=(*findings, *complete),
     )
 
 
 def _missing_views(finished: Finished, test: Dataset, learned: int, table: Mapping[str, Any]) -> Section:
+    (batch,) = masked_batches(test, parse_protocol("eta=0.8"), len(test))
     predictions, labels = _predictions(finished, "eta=0.8")
     best, findings = ranked(predictions, labels, ACCURACY.compare, "With four of five views missing")
-    (batch,) = masked_batches(test, parse_protocol("eta=0.8"), len(test))
-    shown = [
-        _sample(f"Test digit {row}: {share:.0f} of 100 come out so", batch, row, predictions, labels)
-        for row, share in _outcomes(predictions, labels)
-    ]
     return Section(
         title="Most views are missing",
         asked="Which digit is it? Five people wrote it.",
@@ -139,7 +131,7 @@ def _missing_views(finished: Finished, test: Dataset, learned: int, table: Mappi
         f"together may know each less well. All methods learned from the same {learned:,} digits and see the same views "
         f"of the same {len(test):,} test digits. Below the table: the first digit of each of the most frequent outcomes.",
         **table,
-        samples=tuple(shown),
+        samples=_samples("digit", batch, predictions, labels),
         findings=tuple(findings),
     )
 
@@ -152,10 +144,6 @@ def _wrong_views(finished: Finished, test: Dataset, method: GaugePlus, table: Ma
     trust, wrong = view_trust(method, batch), torch.stack([*batch.truth.wrong.values()], 1)
     pairs = 100 * roc_auc_score(~wrong.cpu().numpy().ravel(), trust.cpu().numpy().ravel())
     two = (wrong.sum(1) == 2).cpu().numpy()
-    shown = [
-        _sample(f"Test digit {row}: {share:.0f} of 100 come out so", batch, row, predictions, labels, trust=trust)
-        for row, share in _outcomes(predictions, labels, two)
-    ]
     return Section(
         title="Some views are wrong",
         asked="Which digit is it, and which views should not be believed?",
@@ -165,7 +153,7 @@ def _wrong_views(finished: Finished, test: Dataset, method: GaugePlus, table: Ma
         "right. All methods have seen one view in five swapped in training. Below the table: digits of which two views are "
         "wrong, the first of each of the most frequent outcomes.",
         **table,
-        samples=tuple(shown),
+        samples=_samples("digit", batch, predictions, labels, two, trust=trust),
         findings=(
             f"A right view is trusted more than a wrong one in {pairs:.1f} of 100 pairs; chance is 50.",
             *findings,
@@ -202,16 +190,25 @@ def _predictions(finished: Finished, protocol: str) -> tuple[dict[str, np.ndarra
     return {name: probabilities for name, (probabilities, _, _) in loaded.items()}, loaded["GAUGE+"][1]
 
 
-def _outcomes(
-    predictions: Mapping[str, np.ndarray], labels: np.ndarray, among: np.ndarray | None = None
-) -> list[tuple[int, float]]:
+def _samples(
+    what: str,
+    batch: Batch,
+    predictions: Mapping[str, np.ndarray],
+    labels: np.ndarray,
+    among: np.ndarray | None = None,
+    **shown: Any,
+) -> tuple[Sample, ...]:
     """Return the first sample of each of the most frequent outcomes, who is right and who is wrong, with the outcome's share
     of the samples, or of those `among` them, in percent."""
     rows = np.arange(len(labels)) if among is None else np.flatnonzero(among)
     right = np.stack([probabilities.argmax(1) == labels for probabilities in predictions.values()], 1)[rows]
     _, first, counts = np.unique(right, axis=0, return_index=True, return_counts=True)
     order = np.argsort(-counts, kind="stable")[:3]
-    return [(int(rows[first[each]]), 100 * counts[each] / len(rows)) for each in order]
+    outcomes = [(int(rows[first[each]]), 100 * counts[each] / len(rows)) for each in order]
+    return tuple(
+        _sample(f"Test {what} {row}: {share:.0f} of 100 come out so", batch, row, predictions, labels, **shown)
+        for row, share in outcomes
+    )
 
 
 def _sample(

@@ -10,7 +10,8 @@ from helpers import clinic
 from pages import HOSTILE, Page
 
 from gauge import GaugeClassifier
-from gauge.reports.form import Field, FormPage, render_form
+from gauge.reports.form import FormPage, render_form
+from gauge.tabular.table.columns import Question
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -80,10 +81,9 @@ def test_every_column_has_a_labelled_field_of_its_kind(client):
 
 def test_names_of_columns_and_categories_are_text():
     ordinary, hostile = (
-        render_form(
-            FormPage(text, text, (Field(text, "choice", text, (text,)), Field(text, "number", low=text)), {text: text})
-        )
+        render_form(FormPage(text, text, {text: chosen, text * 2: Question("number", low=text)}, {text: text}))
         for text in ("ordinary", HOSTILE)
+        for chosen in [Question("choice", text, (text,))]
     )
     assert Page(ordinary[0]).skeleton == Page(hostile[0]).skeleton
     assert ordinary[1] == hostile[1]

@@ -8,6 +8,8 @@ from gauge.training.settings import TrainSettings
 from gauge_lab.benchmarks import Modality, StageSettings
 from gauge_lab.benchmarks.readers.tables import GAMMA_PROTOCOLS
 
+SMALL = {"dim": 128, "width": 128, "depth": 2, "heads": 4}  # sizes for thousands of rows; the defaults are the paper's
+
 
 def image_table(
     image: Modality,
@@ -22,7 +24,7 @@ def image_table(
 ) -> dict[str, Any]:
     """Fields of a `Benchmark`. `columns` gives the number of categories of each column, 1 for a number; `width`, `depth`
     and `heads` are those of the Transformer over the table, in the encoder and in TIP, whose image encoder is a ResNet of
-    depth `resnet`. The backbone has the width `dim` and the same number of heads. The defaults are the paper's.
+    depth `resnet`. The backbone has the width `dim` and the same number of heads.
 
     With `waves`, numeric columns have their own weights and the backbone reads cells one by one: on a few hundred rows, a
     Transformer on top of another one learns next to nothing.

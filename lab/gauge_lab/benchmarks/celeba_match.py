@@ -14,7 +14,7 @@ from gauge.data.images import read_images
 from gauge.masks import AnyCells
 from gauge.training.settings import TrainSettings
 from gauge_lab.benchmarks import Benchmark, Modality, StageSettings
-from gauge_lab.benchmarks._image_table import image_table
+from gauge_lab.benchmarks._image_table import SMALL, image_table
 from gauge_lab.benchmarks.celeba import BENCHMARK as CELEBA
 from gauge_lab.benchmarks.celeba import CROPS, FACES, PARTS, SIDE, all_attributes
 from gauge_lab.benchmarks.celeba_table import attribute_values, column_names
@@ -67,14 +67,7 @@ SELECTED: dict[str, Any] = SHARED | {"selection": GAMMA_PROTOCOLS}
 BENCHMARK = Benchmark(
     name="celeba_match",
     **image_table(
-        Modality((3, SIDE, SIDE), "conv_grid", vector="conv_flat"),
-        column_names(DESCRIBED),
-        dim=128,
-        width=128,
-        depth=2,
-        heads=4,
-        resnet=0,
-        waves=8,
+        Modality((3, SIDE, SIDE), "conv_grid", vector="conv_flat"), column_names(DESCRIBED), resnet=0, waves=8, **SMALL
     ),
     num_classes=2,
     settings=StageSettings(

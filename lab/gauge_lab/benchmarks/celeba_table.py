@@ -13,7 +13,7 @@ from gauge.data import Dataset
 from gauge.data.images import read_images
 from gauge.training.metrics import AUC
 from gauge_lab.benchmarks import Benchmark, Modality
-from gauge_lab.benchmarks._image_table import image_table, image_table_settings
+from gauge_lab.benchmarks._image_table import SMALL, image_table, image_table_settings
 from gauge_lab.benchmarks.celeba import BENCHMARK as CELEBA
 from gauge_lab.benchmarks.celeba import CROPS, FACES, PARTS, all_attributes
 from gauge_lab.benchmarks.readers.squares import find_images
@@ -88,7 +88,7 @@ def face_table(name: str, target: str) -> Benchmark:
     columns = column_names([name for name in ATTRIBUTES if name != target])
     return Benchmark(
         name=name,
-        **image_table(image, columns, dim=128, width=128, depth=2, heads=4, resnet=18),
+        **image_table(image, columns, resnet=18, **SMALL),
         num_classes=2,
         settings=image_table_settings(
             "cars", {"imputer": 60, "backbone": 50, "experts": 30, "finetune": 50}, batch_size=128, precision="bf16"

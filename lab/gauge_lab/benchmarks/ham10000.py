@@ -10,7 +10,7 @@ import torch
 from gauge.data import Dataset
 from gauge.training.metrics import AUC
 from gauge_lab.benchmarks import Benchmark, Modality
-from gauge_lab.benchmarks._image_table import image_table, image_table_settings
+from gauge_lab.benchmarks._image_table import SMALL, image_table, image_table_settings
 from gauge_lab.benchmarks.readers import tables
 from gauge_lab.benchmarks.readers.folders import find_folder
 from gauge_lab.benchmarks.readers.notes import part_note
@@ -64,13 +64,7 @@ COLUMNS = {"age": 1, "sex": len(SEXES), "localization": len(PLACES)}
 BENCHMARK = Benchmark(
     name="ham10000",
     **image_table(
-        Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 18}, "resnet_vector"),
-        COLUMNS,
-        dim=128,
-        width=128,
-        depth=2,
-        heads=4,
-        resnet=18,
+        Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 18}, "resnet_vector"), COLUMNS, resnet=18, **SMALL
     ),
     num_classes=2,
     settings=image_table_settings(

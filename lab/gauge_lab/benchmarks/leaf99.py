@@ -8,7 +8,7 @@ from gauge.data import Dataset
 from gauge.masks import AnyCells, RandomCells
 from gauge.training.settings import TrainSettings
 from gauge_lab.benchmarks import Benchmark, Modality, StageSettings
-from gauge_lab.benchmarks._image_table import image_table
+from gauge_lab.benchmarks._image_table import SMALL, image_table
 from gauge_lab.benchmarks.readers import tables
 from gauge_lab.benchmarks.readers.folders import find_folder
 from gauge_lab.benchmarks.readers.notes import part_note
@@ -53,12 +53,9 @@ BENCHMARK = Benchmark(
     **image_table(
         Modality((3, SIDE, SIDE), "conv_grid", vector="conv_flat"),
         dict.fromkeys(FEATURES, 1),
-        dim=64,
-        width=64,
-        depth=2,
-        heads=4,
         resnet=0,
         waves=8,
+        **SMALL | {"dim": 64, "width": 64},
     ),
     num_classes=SPECIES,
     settings=StageSettings(

@@ -90,13 +90,13 @@ BENCHMARK = Benchmark(
     num_classes=10,
     dim=32,
     heads=2,
+    protocols=PROTOCOLS,
     imputer="mopoe",
     imputer_options={
         "latent": 20,
         "coders": {"mnist": "mlp", "svhn": "conv_vector", "text": "conv_text"},
         "weights": {"mnist": 3072 / 784, "svhn": 1.0, "text": 3072 / 8},
     },
-    protocols=PROTOCOLS,
     settings=StageSettings(
         imputer=TrainSettings(epochs=200, patience=None, precision="tf32"),
         backbone=TrainSettings(epochs=20, selection=PROTOCOLS, precision="tf32"),

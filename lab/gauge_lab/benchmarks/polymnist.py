@@ -11,14 +11,7 @@ from gauge_lab.benchmarks._mopoe import mopoe_settings
 from gauge_lab.benchmarks.readers.digits import MNIST_FILE, MNIST_FOLDERS, mnist_split, split_val_test
 from gauge_lab.benchmarks.readers.folders import find_folder, first_folder
 from gauge_lab.benchmarks.readers.notes import part_note
-from gauge_lab.benchmarks.readers.polymnist import (
-    VIEWS,
-    build_views,
-    list_images,
-    photos,
-    read_masks,
-    view_dataset,
-)
+from gauge_lab.benchmarks.readers.polymnist import VIEWS, build_views, list_images, photos, read_masks, view_dataset
 
 __all__ = ["BENCHMARK"]
 

@@ -59,12 +59,12 @@ class Limits:
         For a client to send the headers and the body of a request.
     idle_seconds
         Between two requests over one connection, and for a client to read the next part of a response.
+    received
+        Bytes of all bodies that are received or wait for their response.
     connections, client_connections
         Open at the same time, and from one address.
     in_flight
         Complete requests that wait for their response.
-    received
-        Bytes of all bodies that are received or wait for their response.
     batch
         Rows that are predicted together.
     """
@@ -78,10 +78,10 @@ class Limits:
     header_seconds: float = 10.0
     body_seconds: float = 30.0
     idle_seconds: float = 10.0
+    received: int = 256 * 2**20
     connections: int = 2000
     client_connections: int = 1000
     in_flight: int = 1024
-    received: int = 256 * 2**20
     batch: int = 1024
 
 

@@ -1,9 +1,10 @@
 """Predictions for tables in files, part by part: memory does not grow with the rows. Nothing here imports torch."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,23 +20,22 @@ from gauge.tabular.table.inputs import check_kept, class_positions, has_label
 
 @dataclass
 class ScoredRows:
-    """Rows predicted, those of them with a label, with one that training saw, and those predicted rightly. Of prediction
-    sets, how many have one class and how many several."""
+    """Rows predicted, those of them with a label, with one that training saw, and those predicted rightly, and how many
+    prediction sets have each number of classes."""
 
     rows: int = 0
     labelled: int = 0
     known: int = 0
     right: int = 0
-    one_class: int = 0
-    several: int = 0
+    sizes: Counter[int] = field(default_factory=Counter)
 
     def sentences(self, more: str = "", *, coverage: float | None = None, by_class: bool = False) -> Iterator[str]:
         """How many prediction sets have one class, and the accuracy where there are labels, with `more` about that."""
         if coverage is not None:
-            none = self.rows - self.one_class - self.several
+            one, none = self.sizes[1], self.sizes[0]
             yield (
-                f"coverage {coverage:g}{' of every class' * by_class}: {self.one_class} of {self.rows} rows have one class, "
-                f"{self.several} several, {none} none; on the latter two the model abstains"
+                f"coverage {coverage:g}{' of every class' * by_class}: {one} of {self.rows} rows have one class, "
+                f"{self.rows - one - none} several, {none} none; on the latter two the model abstains"
             )
         if self.known:
             share = f"accuracy {100 * self.right / self.labelled:.1f} % ({self.right} of {self.labelled} labelled rows)"
@@ -91,8 +91,7 @@ def predict_table(
         write(predictions)
         count.rows += len(part)
         if coverage is not None:
-            count.one_class += int((predictions["set_size"] == 1).sum())
-            count.several += int((predictions["set_size"] > 1).sum())
+            count.sizes.update(predictions["set_size"])
         if classifier.target in part:
             labels, predicted = (
                 class_positions(classifier.classes, each)

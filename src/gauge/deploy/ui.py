@@ -1,6 +1,6 @@
 """The page of `gauge serve --ui`, made for the columns of a classifier."""
 
-from gauge.reports.form import Field, FormPage, render_form
+from gauge.reports.form import FormPage, render_form
 from gauge.tabular.saved.classifier import TableClassifier
 
 
@@ -11,5 +11,5 @@ def form_page(classifier: TableClassifier) -> tuple[str, str]:
         "Fill in what is known about one case and leave the rest empty: the model was made for missing values. The "
         "prediction says what it relied on, and which value to ask for next."
     )
-    fields = tuple(Field(column.name, *column.question()) for column in classifier.columns)
-    return render_form(FormPage(f"Predicting {target}", lead, fields, classifier.facts()))
+    questions = {column.name: column.question() for column in classifier.columns}
+    return render_form(FormPage(f"Predicting {target}", lead, questions, classifier.facts()))

@@ -6,34 +6,21 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Literal
+from typing import Any
 
 from markupsafe import Markup
 
 from gauge.reports.templates import template
 
-Form = Literal["number", "date", "time", "choice", "text", "image"]
-
-
-@dataclass(frozen=True)
-class Field:
-    """What the form asks for one column. `low` and `high` bound the usual values of a number or date, as texts."""
-
-    name: str
-    form: Form
-    hint: str = ""
-    choices: tuple[str, ...] = ()
-    low: str = ""
-    high: str = ""
-
 
 @dataclass(frozen=True)
 class FormPage:
-    """The content of the page: a field for each column, and `facts` on how the model was trained."""
+    """The content of the page: the question for each column, see `Column.question`, and `facts` on how the model was
+    trained."""
 
     title: str
     lead: str
-    fields: tuple[Field, ...]
+    questions: Mapping[str, Any]
     facts: Mapping[str, str] = field(default_factory=dict)
 
 

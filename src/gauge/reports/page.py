@@ -49,17 +49,17 @@ class Section:
     few words each, `text` a paragraph, `findings` sentences on what the intervals can and cannot decide.
 
     >>> row = Row("GAUGE+", "all votes combined", ((95.0, 93.5, 96.2),))
-    >>> Section("Digits", "Which digit?", "nothing", "GAUGE+", "One method.", ("complete",), (row,)).extent(0)
+    >>> Section("Digits", ("complete",), (row,), "Which digit?", "nothing", "GAUGE+", "One method.").extent(0)
     (93.5, 2.7...)
     """
 
     title: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
     asked: str
     missing: str
     best: str
     text: str
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
     samples: tuple[Sample, ...] = ()
     findings: tuple[str, ...] = ()
 

@@ -329,13 +329,7 @@ class Fitted(Record, TableClassifier):
         checkpoint.write_text(folder / METADATA, description.to_json())
 
     @classmethod
-    def load(
-        cls,
-        folder: Path,
-        *,
-        device: str | None = None,
-        files: ImageFiles | None = None,
-    ) -> "Fitted":
+    def load(cls, folder: Path, *, device: str | None = None, files: ImageFiles | None = None) -> "Fitted":
         """Return the value that `save` wrote to a folder, ready to predict with images in `files`. It has predicted a row of
         its own before it is returned, so that what cannot predict is refused here."""
         saved, history, path = read_description(folder), read_history(folder), folder / WEIGHTS

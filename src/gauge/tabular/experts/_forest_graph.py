@@ -10,17 +10,16 @@ from gauge.tabular.experts._forest import Forest
 
 
 class Node(NamedTuple):
-    """A node of a tree as the operator lists it; `missing_true` says where NaN goes, `weight` is that of a leaf."""
+    """A node of a tree as the operator lists it: `value` is the threshold of a split or the weight of a leaf, `missing_true`
+    says where NaN goes."""
 
     tree: int
     number: int
     mode: str
+    value: float
     feature: int = 0
-    value: float = 0.0
-    true: int = 0
-    false: int = 0
-    missing_true: int = 0
-    weight: float = 0.0
+    children: tuple[int, int] = (0, 0)
+    missing_true: bool = False
 
 
 def export_forest(forest: Forest, graph: Graph, cells: str) -> str:
@@ -45,13 +44,13 @@ def export_forest(forest: Forest, graph: Graph, cells: str) -> str:
         nodes_modes=[node.mode for node in nodes],
         nodes_featureids=[node.feature for node in nodes],
         nodes_values_as_tensor=doubles([node.value for node in nodes]),
-        nodes_truenodeids=[node.true for node in nodes],
-        nodes_falsenodeids=[node.false for node in nodes],
-        nodes_missing_value_tracks_true=[node.missing_true for node in nodes],
+        nodes_truenodeids=[node.children[0] for node in nodes],
+        nodes_falsenodeids=[node.children[1] for node in nodes],
+        nodes_missing_value_tracks_true=[int(node.missing_true) for node in nodes],
         target_treeids=[node.tree for node in leaves],
         target_nodeids=[node.number for node in leaves],
         target_ids=[node.tree % forest.outputs for node in leaves],
-        target_weights_as_tensor=doubles([node.weight for node in leaves]),
+        target_weights_as_tensor=doubles([node.value for node in leaves]),
     )
 
 
@@ -72,13 +71,13 @@ def _nodes(forest: Forest) -> Iterator[Node]:
             if not size:
                 threshold = float(forest.threshold[split])
                 nan_left = forest.default_left[split] if forest.missing[split] else threshold >= 0  # NaN is read as 0
-                yield Node(tree, own, "BRANCH_LEQ", feature, threshold, true, false, int(nan_left))
+                yield Node(tree, own, "BRANCH_LEQ", threshold, feature, (true, false), bool(nan_left))
                 continue
             numbers = [own, *range(further, further + size - 1)]  # a test for each category, all lead to the same node
             further += size - 1
             codes = forest.categories[stops[split] - size : stops[split]].tolist()
             for here, code, following in zip(numbers, codes, [*numbers[1:], false], strict=True):
-                yield Node(tree, here, "BRANCH_EQ", feature, float(code), true, following)
+                yield Node(tree, here, "BRANCH_EQ", float(code), feature, (true, following))
         for leaf in range(leaves):
-            yield Node(tree, splits + leaf, "LEAF", weight=float(forest.value[first_leaf + leaf]))
+            yield Node(tree, splits + leaf, "LEAF", float(forest.value[first_leaf + leaf]))
         first_split, first_leaf = first_split + splits, first_leaf + leaves
