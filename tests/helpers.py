@@ -233,6 +233,13 @@ def gradients(module: nn.Module, loss: Tensor) -> dict[str, Tensor]:
     return {name: parameter.grad.clone() for name, parameter in module.named_parameters() if parameter.grad is not None}
 
 
+def check_predictions(method: Method, logits_of: Callable[..., Tensor], batch: Batch) -> None:
+    """Those of a method are those of a definition for one sample and its observed units."""
+    units = method.encoder(batch)
+    expected = [logits_of(method, units, row, units.observed[row].tolist()) for row in range(len(batch))]
+    torch.testing.assert_close(method.predict(batch).logits, torch.stack(expected), atol=1e-5, rtol=1e-4)
+
+
 def assert_equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
     """Bit for bit, name by name."""
     assert first.keys() == second.keys()

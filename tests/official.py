@@ -1,11 +1,12 @@
 """Small files in the official layouts of benchmarks; every value tells where it belongs."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 from PIL import Image
 
@@ -19,6 +20,29 @@ CAR_PATHS = "train_paths_all_views.pt"
 LESIONS = 60  # every third with two images, every fourth a melanoma
 LEAF_IDS = 3 * np.arange(99 * 5)[::-1] + 1  # with gaps, in no order
 SPECIES = [f"Species_{row % 99:02d}" for row in range(len(LEAF_IDS))]
+
+
+def written_by(write: Callable[[Path], None]) -> Callable[[Path], Path]:
+    """A fixture: a folder with these files, of which a test may change any."""
+
+    @pytest.fixture
+    def data(tmp_path: Path) -> Path:
+        write(tmp_path)
+        return tmp_path
+
+    return data
+
+
+def check_refused(
+    read: Callable[[str, Path], object], data: Path, table: str, old: str, new: str, message: str
+) -> None:
+    """Reading names what is wrong in a table of the data, the first `old` text of which is a `new` one."""
+    text = (data / table).read_text()
+    assert old in text
+    (data / table).write_text(text.replace(old, new, 1))
+    with pytest.raises(ValueError) as caught:
+        [read(split, data) for split in ("train", "val", "test")]
+    assert message in str(caught.value)
 
 
 def write_dvm(root: Path) -> None:

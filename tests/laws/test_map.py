@@ -58,10 +58,7 @@ def loss_of(method, batch, chosen):
 
 @torch.no_grad()
 def test_predictions_are_those_of_the_definition(batch):
-    method = map_()
-    units = method.encoder(batch)
-    expected = [logits_of(method, units, row, units.observed[row].tolist()) for row in range(len(batch))]
-    torch.testing.assert_close(method.predict(batch).logits, torch.stack(expected), atol=1e-5, rtol=1e-4)
+    helpers.check_predictions(map_(), logits_of, batch)
 
 
 @torch.no_grad()

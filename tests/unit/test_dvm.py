@@ -3,18 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from official import CAR_LABELS, CAR_PATHS, CAR_TABLE, CARS, write_dvm
+from official import CAR_LABELS, CAR_PATHS, CAR_TABLE, CARS, write_dvm, written_by
 
 from gauge_lab.benchmarks import dvm
 from gauge_lab.benchmarks.readers.tip import find_arrays, read_list
 
 pytestmark = pytest.mark.usefixtures("warnings_anew")
-
-
-@pytest.fixture
-def data(tmp_path):
-    write_dvm(tmp_path)
-    return tmp_path
+data = written_by(write_dvm)
 
 
 def test_every_row_has_its_image_its_facts_and_its_label(data):

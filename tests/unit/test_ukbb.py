@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from official import write_hearts
+from official import write_hearts, written_by
 
 from gauge_lab.benchmarks import Overrides, cad, infarction
 from gauge_lab.benchmarks.readers.ukbb import COLUMNS
@@ -11,12 +11,7 @@ from gauge_lab.benchmarks.readers.ukbb import COLUMNS
 BENCHMARKS = {"CAD": cad, "Infarction": infarction}
 
 pytestmark = pytest.mark.usefixtures("warnings_anew")
-
-
-@pytest.fixture
-def data(tmp_path):
-    write_hearts(tmp_path)
-    return tmp_path
+data = written_by(write_hearts)
 
 
 def test_each_target_has_its_own_training_rows_and_labels_and_shares_the_other_people(data):
