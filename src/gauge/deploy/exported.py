@@ -29,7 +29,7 @@ from gauge.tabular.table.arrays import (
     flag_positions,
 )
 from gauge.tabular.table.columns import Column
-from gauge.tabular.table.guard import watched
+from gauge.tabular.table.guard import Training, watched
 
 FORMAT = "gauge-export-1"
 KEY, CHECKSUM_KEY = "gauge", "gauge.sha256"  # of entries in the metadata of an ONNX file
@@ -148,11 +148,11 @@ class ExportedClassifier(TableClassifier):
             raise ValueError("its classes and their weights differ in number")
         self.target, self.named, self.prediction_sets = about.target, about.named, about.prediction_sets
         self.vocabularies = numbered(about.vocabularies)
-        self.missing_rates, self.training_rows = about.missing_rates, about.training_rows
         self._names = about.names
         self._columns = columns_from_json(about.columns)
-        if list(self.missing_rates) != [column.name for column in self._columns]:
+        if list(about.missing_rates) != [column.name for column in self._columns]:
             raise ValueError("its missing rates are those of other columns")
+        self._training = Training(self._columns, about.missing_rates, about.training_rows)
         self._positions = flag_positions(self.columns)
         self._counted = {name: contents(self.columns)[name] for name in self.vocabularies}
         self._required = {column.name for column in self.columns}
@@ -222,7 +222,7 @@ class ExportedClassifier(TableClassifier):
         flags = np.concatenate([each if each.ndim == 2 else each[:, None] for _, each in encoded.values()], 1)
         observed = flags[:, self._positions]
         with watched() as watch:
-            watch.add_rows(observed, self.missing_rates, self.training_rows)
+            watch.add_rows(observed, self._training)
         return self._run(self._feed(encoded, values), len(flags)), observed
 
     def _feed(self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], values: Values) -> dict[str, np.ndarray]:

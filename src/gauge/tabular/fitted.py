@@ -6,6 +6,7 @@ The folder has weights (safetensors), everything else (JSON), the losses of trai
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Unpack
@@ -61,7 +62,7 @@ from gauge.tabular.saved.files import (
 )
 from gauge.tabular.table.arrays import column_of
 from gauge.tabular.table.columns import Column, ImageFiles
-from gauge.tabular.table.guard import watched
+from gauge.tabular.table.guard import Training, watched
 from gauge.tabular.table.inputs import as_pandas, group_numbers, is_frame, labels_of
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -99,12 +100,16 @@ class Fitted(Record, TableClassifier):
         """The names of the experts."""
         return tuple(self.ensemble.experts)
 
+    @cached_property
+    def _training(self) -> Training:
+        return Training(self.columns, self.missing_rates, self.n_rows["train"])
+
     def read(self, X: Any) -> tuple[pd.DataFrame, Rows]:
         """Return rows as given and as the experts read them."""
         with watched() as watch:
             frame = self.frame(X)
             rows = Rows.from_frame(self.schema, frame, self.schema.encode(frame, self.files))
-            watch.add_rows(rows.observed(), self.missing_rates, self.n_rows["train"])
+            watch.add_rows(rows.observed(), self._training)
         return frame, rows
 
     def predict_with_observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -115,7 +120,7 @@ class Fitted(Record, TableClassifier):
         with watched() as watch:
             encoded = self.schema.encode_row(row, self.files)
             rows = Rows.from_columns(self.schema, lambda column: column_of(column, [row[column.name]]), encoded)
-            watch.add_rows(rows.observed(), self.missing_rates, self.n_rows["train"])
+            watch.add_rows(rows.observed(), self._training)
         return self.ensemble.predict(rows), rows.observed()
 
     def record(self) -> None:

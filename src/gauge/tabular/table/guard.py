@@ -3,18 +3,19 @@
 unlike          a number beyond all of training by more than half of their range, where tails are long by more, if that is
                 no chance; by more than twice the range, or ten times nearer to 0, in any case, unless it is 0; a category
                 that training never saw; a text most of whose words it never saw
-from 20 rows    more numbers in the highest or lowest twentieth of training, or another missing rate, than chance allows
+from 20 rows    more numbers in the highest or lowest twentieth of training, or another missing rate, than chance allows;
+                where some categories of training had fewer than 5 rows, more new ones than there were categories of one row
+                (Good and Turing), but for chance: up to there, new categories count as missing with a note of their row
 
 Limits are those of training, and part of each column as it is saved and exported.
 """
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 CHANCE = 0.01  # of a column that did not move, over all columns together
 MIN_ROWS = 20  # that say something together
+MOVED = 0.05  # from which on a difference of two shares is one
 
 
 class UnlikeError(ValueError):
@@ -59,13 +61,9 @@ class Limits:
         below, above = max(margin, 2 * (inner_low - low)), max(margin, 2 * (high - inner_high))
         return cls(low - below, high + above, nearest, ends, once, crosses=low < 0 < high)
 
-    def beyond(self, numbers: np.ndarray) -> np.ndarray:
-        """Which numbers are unlike those of training; NaN is not."""
+    def beyond(self, numbers: Any) -> Any:
+        """Which numbers are unlike those of training, or whether one is; NaN is not."""
         return beyond(numbers, self.lowest, self.highest, self.nearest)
-
-    def holds(self, number: float) -> bool:
-        """Whether a number is like those of training."""
-        return self.lowest <= number <= self.highest and (abs(number) >= self.nearest or number == 0)
 
     def certain(self, numbers: np.ndarray) -> bool:
         """Whether any of the numbers that are unlike training is so by no chance: by twice the range, or near to 0. As 0 is
@@ -76,9 +74,9 @@ class Limits:
         return bool(beyond(numbers, self.lowest - more, self.highest + more, nearest).any())
 
 
-def beyond(numbers: np.ndarray, lowest: Any, highest: Any, nearest: Any) -> np.ndarray:
+def beyond(numbers: Any, lowest: Any, highest: Any, nearest: Any) -> Any:
     """Which numbers are below, above, or nearer to 0 than those of training."""
-    return np.asarray((numbers < lowest) | (numbers > highest) | ((np.abs(numbers) < nearest) & (numbers != 0)))
+    return (numbers < lowest) | (numbers > highest) | ((abs(numbers) < nearest) & (numbers != 0))
 
 
 def upper_share(count: int, rows: int) -> float:
@@ -101,15 +99,60 @@ class Seen:
         return self.first + f", and {self.count - 1} more" * (self.count > 1) + self.end
 
 
-class Numbers(NamedTuple):
-    """The numbers of a column: beside the limits of training, the ends of its twentieths, and all of it in words."""
+class Training:
+    """What a guard holds of training: the names of its columns, their missing rates in so many rows, and the positions and
+    `bounds` of those that are measured, as arrays: lowest, highest and nearest, the lowest and the highest twentieth, and
+    the share of new numbers that is beyond one of these at most; [bounds, columns, 1]. `least` is the least of the shares,
+    `often` whether a column is missing in many rows."""
 
-    name: str
-    column: pd.Series
-    numbers: np.ndarray
-    limits: Limits
-    bounds: np.ndarray  # lowest, highest, nearest, and the lowest and highest twentieth
-    shown: Callable[[], str]
+    def __init__(self, columns: Sequence[Any], rates: Mapping[str, float], rows: int) -> None:
+        measured = [index for index, each in enumerate(columns) if getattr(each, "limits", None) is not None]
+        self.names, self.rates, self.rows = tuple(rates), np.array(list(rates.values())), rows
+        self.measured = np.array(measured, int)
+        self.bounds = np.array([columns[index].bounds for index in measured]).reshape(-1, 6, 1).swapaxes(0, 1)
+        self.least, self.often = float(self.bounds[5].min(initial=1)), bool(self.rates.max() >= MOVED)
+
+
+class Tally:
+    """Rows of a table: how many, in how many each column is missing, and in how many a measured one is below and above 19 of
+    20 numbers of training."""
+
+    def __init__(self, training: Training) -> None:
+        self.training, self.rows = training, 0
+        self.missing, self.ends = np.zeros(len(training.names), int), np.zeros((2, len(training.measured)), int)
+
+    def sentences(self, unread: Mapping[str, int]) -> Iterator[str]:
+        """Which columns are at the ends of training, or missing in other shares of the rows, than chance allows. Of values
+        that could not be read, so many are `unread`."""
+        if self.rows < MIN_ROWS:
+            return
+        fewest = self.rows - int(self.missing.max())
+        if self.ends.size and self.ends.max() > _by_chance(self.training.least, fewest):
+            yield from self._ends()
+        if fewest < self.rows or self.training.often:
+            yield from self._rates(unread)
+
+    def _ends(self) -> Iterator[str]:
+        known, shares = (self.rows - self.missing)[self.training.measured], self.training.bounds[5, :, 0]
+        many = (self.ends > _by_chance(shares, known)) & (known >= MIN_ROWS)
+        for end, index in np.argwhere(many).tolist():
+            count, name = int(self.ends[end, index]), self.training.names[self.training.measured[index]]
+            if bdtrc(count - 1, int(known[index]), shares[index]) < CHANCE / 100:
+                twentieth = f"{('lowest', 'highest')[end]} twentieth of training"
+                yield f"column {name!r}: {count} of {known[index]} values are in the {twentieth}"
+
+    def _rates(self, unread: Mapping[str, int]) -> Iterator[str]:
+        names, rates = self.training.names, self.training.rates
+        now = (self.missing - np.array([unread.get(name, 0) for name in names])) / self.rows
+        moved = share_moved(now, rates, (self.rows, self.training.rows), len(rates))
+        for index in np.flatnonzero(moved).tolist() if moved.any() else ():
+            change = f"{100 * now[index]:.0f} % of the rows instead of {100 * rates[index]:.0f} %"
+            yield f"column {names[index]!r}: missing in {change}"
+
+
+def _by_chance(share: Any, count: Any) -> Any:
+    """How many of so many are often in a part with this share, fewer than by the rarest chance that counts as one."""
+    return share * count + 2.5 * (share * (1 - share) * count) ** 0.5
 
 
 class Watch:
@@ -118,67 +161,60 @@ class Watch:
     def __init__(self) -> None:
         self.seen: dict[tuple[str, str], Seen] = {}
         self.lines: dict[str, None] = {}
-        self.numbers: list[Numbers] = []
-        self.ends: dict[tuple[str, ...], tuple[np.ndarray, np.ndarray]] = {}  # of columns read at once
-        self.missing: np.ndarray | int = 0
-        self.rates: Mapping[str, float] = {}
-        self.count = self.empty = self.training_rows = 0
+        self.numbers: list[tuple[Any, pd.Series, np.ndarray]] = []  # of columns with limits
+        self.tallies: dict[tuple[str, ...], Tally] = {}  # by the columns of a classifier
+        self.count = self.empty = 0
 
-    def add_rows(self, observed: np.ndarray, rates: Mapping[str, float], training_rows: int) -> None:
-        """Rows that are read: which columns they have, beside the missing rates in so many rows of training."""
-        missing = len(observed) - observed.sum(0)
-        self.count, self.missing = self.count + len(observed), self.missing + missing
-        self.empty += int((~observed.any(1)).sum()) if missing.all() else 0
-        self.rates, self.training_rows = rates, training_rows
-        self.look()
+    def add_rows(self, observed: np.ndarray, training: Training) -> None:
+        """Rows that are read: which columns they have, beside what is known of training."""
+        if (tally := self.tallies.get(training.names)) is None:
+            tally = self.tallies[training.names] = Tally(training)
+        tally.rows, self.count = tally.rows + len(observed), self.count + len(observed)
+        if not observed.all():
+            tally.missing += (missing := len(observed) - observed.sum(0))
+            self.empty += int((~observed.any(1)).sum()) if missing.all() else 0
+        if not self.numbers or len(self.numbers) != len(training.measured):
+            self.look()
+            return
+        lowest, highest, nearest, low, high, _ = training.bounds
+        numbers = np.array([each for _, _, each in self.numbers])
+        tally.ends[0] += np.add.reduce(numbers < low, 1)
+        tally.ends[1] += np.add.reduce(numbers > high, 1)
+        if beyond(numbers, lowest, highest, nearest).any():
+            self.look()
+        self.numbers.clear()
 
     def look(self) -> None:
-        """Note which numbers are unlike training, and how many are in the lowest and in the highest twentieth of it."""
+        """Note which numbers are unlike training."""
         columns, self.numbers = self.numbers, []
-        if not columns:
-            return
-        numbers = np.array([each.numbers for each in columns])
-        *limits, low, high = np.array([each.bounds for each in columns]).T[..., None]
-        names = tuple([each.name for each in columns])
-        before, shares = self.ends.get(names) or (0, np.array([each.limits.ends for each in columns]))
-        ends = np.array([numbers < low, numbers > high, numbers == numbers]).sum(2)
-        self.ends[names] = before + ends, shares
-        far = beyond(numbers, *limits)
-        for index in np.flatnonzero(far.any(1)).tolist() if far.any() else ():
-            _, column, own, known, _, shown = columns[index]
-            share = 0.0 if known.certain(own[far[index]]) else known.once
-            note(column, np.flatnonzero(far[index]), f"is far from all of training ({shown()})", share=share)
+        for own, column, numbers in columns:
+            if len(rows := np.flatnonzero(own.limits.beyond(numbers))):
+                share = 0.0 if own.limits.certain(numbers[rows]) else own.limits.once
+                reason = f"is far from all of training ({own.shown(own.values[0])} to {own.shown(own.values[-1])})"
+                note(column, rows, reason, share=share)
 
     def sentences(self) -> Iterator[str]:
+        """What is unlike training, by more than chance."""
         yield from self.lines
         if self.empty:
             yield f"{self.empty} rows have no values and get the class prior"
-        for seen in self.seen.values():
-            if not seen.share or bdtrc(seen.count - 1, max(self.count, seen.count), seen.share) < CHANCE:
+        unread: dict[str, int] = {}
+        for (name, _), seen in self.seen.items():
+            unread[name] = unread.get(name, 0) + seen.count * bool(seen.end)
+            if not self._by_chance(seen):
                 yield str(seen)
-        for names, (ends, shares) in self.ends.items():
-            many = (ends[:2] > shares * ends[2]) & (ends[2] >= MIN_ROWS)
-            for end, index in np.argwhere(many).tolist() if many.any() else ():
-                count, known = int(ends[end, index]), int(ends[2, index])
-                if bdtrc(count - 1, known, shares[index]) < CHANCE / 100:
-                    twentieth = f"{('lowest', 'highest')[end]} twentieth of training"
-                    yield f"column {names[index]!r}: {count} of {known} values are in the {twentieth}"
-        if self.count >= MIN_ROWS:
-            yield from self._moved_rates()
+        for tally in self.tallies.values():
+            yield from tally.sentences(unread)
 
-    def _moved_rates(self) -> Iterator[str]:
-        """Which columns are missing in other shares of the rows. What cannot be read is named in any case."""
-        rates, missing = np.array(list(self.rates.values())), self.missing
-        if self.seen:
-            unread = Counter[str]()
-            for (name, _), seen in self.seen.items():
-                unread[name] += seen.count * bool(seen.end)
-            missing = missing - np.array([unread[name] for name in self.rates])
-        now = np.asarray(missing / self.count)
-        moved = share_moved(now, rates, (self.count, self.training_rows), len(rates))
-        for index in np.flatnonzero(moved).tolist() if moved.any() else ():
-            change = f"{100 * now[index]:.0f} % of the rows instead of {100 * rates[index]:.0f} %"
-            yield f"column {list(self.rates)[index]!r}: missing in {change}"
+    def expected(self) -> Iterator[str]:
+        """What counts as missing, and may do so by chance: categories that are new, where many were rare in training."""
+        return (f"{seen}, as chance allows" for seen in self.seen.values() if seen.end and self._by_chance(seen))
+
+    def _by_chance(self, seen: Seen) -> bool:
+        rows = max(self.count, seen.count)
+        if not seen.share or (seen.end and rows < MIN_ROWS):
+            return False
+        return bool(bdtrc(seen.count - 1, rows, seen.share) >= CHANCE)
 
 
 WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
@@ -198,13 +234,19 @@ def watched(*, strict: bool = False, quiet: bool = False) -> Iterator[Watch]:
     finally:
         watch.look()
         WATCH.reset(token)
-    sentences = [] if quiet else list(watch.sentences())
-    if sentences:
-        more = f"; and {len(sentences) - 20} more" if len(sentences) > 20 else ""
-        line = f"{'; '.join(sentences[:20])}{more}"
-        if strict:
-            raise UnlikeError(f"refused, as rows are unlike those of training: {line}")
-        logger.warning("%s", line)
+    if quiet:
+        return
+    alarms, others = list(watch.sentences()), list(watch.expected())
+    if strict and (alarms or others):
+        raise UnlikeError(f"refused, as rows are unlike those of training: {_line([*alarms, *others])}")
+    for level, sentences in ((logging.WARNING, alarms), (logging.INFO, others)):
+        if sentences:
+            logger.log(level, "%s", _line(sentences))
+
+
+def _line(sentences: Sequence[str]) -> str:
+    more = f"; and {len(sentences) - 20} more" if len(sentences) > 20 else ""
+    return f"{'; '.join(sentences[:20])}{more}"
 
 
 def warn(line: str) -> None:
@@ -237,17 +279,15 @@ def note(
     return watch is not None
 
 
-def note_numbers(numbers: Numbers) -> None:
+def note_numbers(own: Any, column: pd.Series, numbers: np.ndarray) -> None:
     """Note the numbers of a column, which are looked at with those of others."""
     if (watch := WATCH.get()) is not None:
-        if watch.numbers and len(watch.numbers[0].numbers) != len(numbers.numbers):
-            watch.look()
-        watch.numbers.append(numbers)
+        watch.numbers.append((own, column, numbers))
 
 
 def share_moved(now: Any, before: Any, rows: tuple[int, int], columns: int) -> Any:
     """Whether shares of new rows differ from those of training, by much and beyond chance; `rows` are those of both."""
-    moved = np.abs(now - before) >= 0.05
+    moved = np.abs(now - before) >= MOVED
     if moved.any():
         pooled = (now * rows[0] + before * rows[1]) / sum(rows)
         deviation = (pooled * (1 - pooled) * (1 / rows[0] + 1 / max(rows[1], 1))) ** 0.5

@@ -201,15 +201,18 @@ class Column(ABC):
         return
 
     @staticmethod
-    def report_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reason: str, known: int | None) -> None:
-        """Unreadable values count as missing. In training, where they are some of `known` values, many are an error."""
+    def report_unreadable(
+        column: pd.Series, rows: Sequence[int] | np.ndarray, reason: str, known: int | None = None, share: float = 0.0
+    ) -> None:
+        """Unreadable values count as missing, up to this share of all by chance. In training, where they are some of `known`
+        values, many are an error."""
         others = f", and {len(rows) - 1} more cannot be read" if len(rows) > 1 else ""
         message = f"column {column.name!r}, row {column.index[rows[0]]}: {reason}{others}"
         if known is not None and len(rows) > MAX_UNREADABLE * known:
             raise ValueError(
                 f"{message}; fix them, leave unknown cells empty, or set the column's kind (columns=, --column)"
             )
-        if not note(column, rows, "cannot be read", "; counted as missing", first=reason):
+        if not note(column, rows, "cannot be read", "; counted as missing", first=reason, share=share):
             logger.warning("%s; counted as missing", message)
 
     def report_absent_files(self, column: pd.Series, rows: Mapping[str, Sequence[int]]) -> None:

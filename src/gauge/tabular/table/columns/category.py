@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 class Category(Cell):
     """`words` are the categories that are kept, in order, as text. If there are others, one more category, the last, stands
     for all of them, and `rare_words` are those that occur more than once, which trees and the linear expert tell apart; at
-    most the share `once` of further values is none of these, but for chance."""
+    most the share `once` of further values is none of these, but for chance: 0 where every category has at least 5 rows."""
 
     name: str
     words: tuple[str, ...]
@@ -73,7 +73,8 @@ class Category(Cell):
         kept = sorted(word for word, _ in ranked[:limit])
         others = counts.total() - sum(counts[word] for word in (*kept, *known))
         new = sum(count == 1 for count in counts.values())  # as many are new in further rows (Good and Turing)
-        once = upper_share(others + new, counts.total()) if rare else 0.0
+        closed = min(counts.values()) >= 5 and not rare  # no category is rare, so that none should be new
+        once = 0.0 if closed else upper_share(others + new, counts.total())
         return cls(str(column.name), tuple(kept), bool(rare), tuple(sorted(known)), once)
 
     @classmethod
@@ -141,7 +142,8 @@ class Category(Cell):
             ]
             note(column, new, "was seen once in training or never, and is read as rare", share=self.once)
         elif unknown:
-            self.report_unreadable(column, unknown, f"{str(column.iloc[unknown[0]])!r:.100} {self.unread_reason}", None)
+            first = f"{str(column.iloc[unknown[0]])!r:.100} {self.unread_reason}"
+            self.report_unreadable(column, unknown, first, share=self.once)
         return codes
 
     def quick_number(self, value: Any) -> float | None:

@@ -17,7 +17,7 @@ from scipy.special import ndtr, ndtri
 from gauge.tabular.table.cells import as_words, has_category_type, missing, plain_cells
 from gauge.tabular.table.columns import MAX_UNREADABLE, MIN_IDENTIFIERS, Cell, Guess, Question, ReadOptions
 from gauge.tabular.table.dates import DATES, TIMES, as_clock
-from gauge.tabular.table.guard import WATCH, Limits, Numbers, note_numbers
+from gauge.tabular.table.guard import Limits, note_numbers
 from gauge.tabular.table.numbers import MAX_LOOKED_AT, Writing, are_codes, are_whole, is_named
 
 __all__ = ["Number"]
@@ -97,21 +97,18 @@ class Number(Cell):
 
     def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
         numbers = self._read(column, training)
-        if not training and self.limits is not None and WATCH.get() is not None:
-            note_numbers(Numbers(self.name, column, numbers, self.limits, self.bounds, self._all_of_training))
+        if not training and self.limits is not None:
+            note_numbers(self, column, numbers)
         ranks = np.interp(numbers, *self.quantiles)
         return ndtri(np.minimum(np.maximum(ranks, self.clip_quantile), 1 - self.clip_quantile))
 
-    def _all_of_training(self) -> str:
-        return f"{self.shown(self.values[0])} to {self.shown(self.values[-1])}"
-
     @cached_property
     def bounds(self) -> np.ndarray:
-        """The limits, and the numbers below and above which a twentieth of training was at most."""
+        """Those of `Training`, of the limits and of the twentieths."""
         assert self.limits is not None  # there are no bounds without
         values, ranks = self.quantiles
         low, high = values[ranks <= 0.05].max(initial=values[0]), values[ranks >= 0.95].min(initial=values[-1])
-        return np.array([self.limits.lowest, self.limits.highest, self.limits.nearest, low, high])
+        return np.array([*astuple(self.limits)[:3], low, high, self.limits.ends])
 
     @property
     def cycle_count(self) -> int:
@@ -138,7 +135,7 @@ class Number(Cell):
             value = self.writing.quick_date(value) if isinstance(value, str) else None
         elif type(value) not in (float, int) or not self.writing.takes_any_number or not abs(value) <= 1e300:
             return None
-        if value is None or (self.limits is not None and not self.limits.holds(float(value))):
+        if value is None or (self.limits is not None and self.limits.beyond(float(value))):
             return None
         rank = float(np.interp(value, *self.quantiles))
         return float(ndtri(min(max(rank, self.clip_quantile), 1 - self.clip_quantile)))
