@@ -35,7 +35,7 @@ Judge = Callable[[Batch], Tensor]  # a completed batch -> [b, m, k]
 Tensors = dict[str, Tensor]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Audit:
     """The findings; shares and means from 0 to 1, None where there is nothing to compare.
 
@@ -66,7 +66,6 @@ class Audit:
     imputed_right: float | None = None
     mixed_samples: float | None = None
     separation: dict[str, float] = field(default_factory=dict)
-    separation_within_mixed: float | None = None
     gate_right: float | None = None
     gate_wrong: float | None = None
     cells_right: float | None = None
@@ -76,48 +75,6 @@ class Audit:
     separation_modalities: dict[str, float] = field(default_factory=dict)
     calibration: dict[str, Any] = field(default_factory=dict)
     curves: dict[str, dict[str, list[float]]] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        return "\n".join(["Audit", *(f"  {line}" for line in self.lines())])
-
-    def lines(self) -> list[str]:
-        """The findings in words."""
-        lines = [
-            f"{self.samples} samples under {self.protocol}; "
-            f"τ = {_shown(self.threshold)}, ρ = {_shown(self.log_temperature)}",
-            f"rank correlation of the scores with exact effects: {self.rank_correlation:.3f} (mean over samples)",
-            f"mean gate of observed units {self.gate_observed:.3f}, of imputed ones {_shown(self.gate_imputed)}",
-            f"the gate changes {self.changed} predictions: {self.better} for the better, {self.worse} for the worse",
-            "accuracy: " + ", ".join(f"{name} {100 * value:.2f} %" for name, value in self.accuracy.items()),
-        ]
-        if self.imputed_right is not None:
-            lines += [
-                f"imputed modalities show the right class in {100 * self.imputed_right:.1f} % of cases; "
-                f"{100 * (self.mixed_samples or 0):.1f} % of the samples have both right and wrong ones",
-                f"mean gate of imputed units of the right class {_shown(self.gate_right)}, of a wrong one "
-                f"{_shown(self.gate_wrong)}",
-                f"AUC for telling right from wrong imputed units (0.5 is chance): {_listed(self.separation)}",
-                f"the same for the gate, within samples that have both: {_shown(self.separation_within_mixed)}",
-            ]
-        if self.separation_cells:
-            lines += [f"AUC for imputed cells nearer to the truth than the median: {_listed(self.separation_cells)}"]
-        if self.separation_observed:
-            lines += [
-                f"{100 * (self.observed_wrong or 0):.1f} % of the observed units are wrong; AUC for telling them apart: "
-                f"{_listed(self.separation_observed)}; by modality: {_listed(self.separation_modalities)}"
-            ]
-        lines += [
-            f"calibration error of the trust, {name}: {record['ece']:.3f}" for name, record in self.calibration.items()
-        ]
-        return lines
-
-
-def _listed(values: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.3f}" for name, value in values.items())
-
-
-def _shown(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
 
 
 @torch.no_grad()
@@ -266,7 +223,6 @@ def _judged(findings: Audit, values: Tensors, facts: Facts) -> Audit:
         imputed_right=float(labels.float().mean()),
         mixed_samples=float(mixed.float().mean()),
         separation=_separation(values, right, imputed),
-        separation_within_mixed=_within(gates[mixed], right_units[mixed], wrong_units[mixed]) if mixed.any() else None,
         gate_right=float(gates[right_units].mean()) if right_units.any() else None,
         gate_wrong=float(gates[wrong_units].mean()) if wrong_units.any() else None,
         curves=findings.curves | {"imputed": _curves(values, right, imputed)},
@@ -340,13 +296,6 @@ def _calibration(facts: Facts, trust: Tensor, judged: bool) -> dict[str, Any]:
         for name, (kind, right) in kinds.items()
         if (among := kind & facts.seen & facts.known).any()
     }
-
-
-def _within(values: Tensor, right: Tensor, wrong: Tensor) -> float:
-    """The mean over samples of the AUC within each: how often a right unit has a larger value than a wrong one."""
-    pairs = right[:, :, None] & wrong[:, None, :]
-    wins = (values[:, :, None] > values[:, None, :]).float() + 0.5 * (values[:, :, None] == values[:, None, :]).float()
-    return float(((wins * pairs).sum((1, 2)) / pairs.sum((1, 2))).mean())
 
 
 def _rank_correlation(first: Tensor, second: Tensor) -> float:

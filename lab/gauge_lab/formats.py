@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -70,12 +69,6 @@ class Table:
             text = text.replace(sign, form)
         return text
 
-    def html(self) -> str:
-        """Return a plain table; the best mean of each column is bold, the second best underlined."""
-        heads, rows = self._marked("<b>{}</b>", "<u>{}</u>")
-        named = {self.name(row): cells for row, cells in rows.items()}
-        return pd.DataFrame.from_dict(named, orient="index", columns=heads).to_html(escape=False, border=0) + "\n"
-
     def rates(self) -> dict[str, dict[float, tuple[float, ...]]]:
         """Return the values of each named row by missing rate, if columns are missing rates: complete, and those in
         `RATES`."""
@@ -98,16 +91,6 @@ class Table:
             for column in self.columns
         }
         return {column: points for column, points in lines.items() if len(points) > 1}
-
-    def csv(self) -> str:
-        """Return one line for each value: row, protocol, position of the seed, percent."""
-        values = [
-            (self.name(row), column, index, value)
-            for row, cells in self.rows.items()
-            for column, cell in cells.items()
-            for index, value in enumerate(cell.values)
-        ]
-        return pd.DataFrame(values, columns=["row", "protocol", "number", f"{self.metric}_percent"]).to_csv(index=False)
 
     def _marked(self, best: str, second: str) -> tuple[list[str], dict[str, list[str]]]:
         """Return the heads of all columns and the cells of every row, as text, with the two best means of a column in these

@@ -105,9 +105,7 @@ def test_a_trained_model_is_evaluated_under_another_protocol(runs):
 def test_the_evidence_of_a_trained_model_is_audited(runs):
     (model,) = (runs / "runs" / "digits" / "stages").glob("gauge-s0-*")
     audits = json.loads(
-        invoke(
-            "stage", "audit", str(model), *PLUGIN, "--protocol", "eta=0.8", "--samples", "40", "--json", cwd=runs
-        ).stdout
+        invoke("stage", "audit", str(model), *PLUGIN, "--protocol", "eta=0.8", "--samples", "40", cwd=runs).stdout
     )
     assert audits[0]["samples"] == 40
     assert {"commit", "hardware", "fingerprint"} <= set(audits[0])

@@ -46,7 +46,6 @@ def test_gates_that_follow_the_truth_separate_right_from_wrong(test_split):
     assert found.imputed_right is not None
     assert found.separation["gate"] == 1.0
     assert found.gate_right > found.gate_wrong
-    assert found.separation_within_mixed == 1.0
 
 
 def test_units_are_hidden_as_the_judge_says(test_split):

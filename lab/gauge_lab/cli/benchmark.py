@@ -141,9 +141,8 @@ def _report(finished: "list[tuple[Result, Path | None]]", refused: dict[str, str
     save, results = execution.save, [result for result, _ in finished]
     pairs = paired(finished)
     table = result_table(results, refused, pairs, PUBLISHED.get(results[0].benchmark))
-    formats = {"md": table.markdown, "csv": table.csv, "tex": table.latex, "html": table.html}
-    for ending, render in formats.items():
-        write_text(save / f"table.{ending}", render())
+    write_text(save / "table.md", table.markdown())
+    write_text(save / "table.tex", table.latex())
     figures = {name: lines for name, lines in (("rates.svg", table.rates()), ("grids.svg", table.grids())) if lines}
     axes = {"rates.svg": "missing rate", "grids.svg": "units of an image, down and across"}
     for name, lines in figures.items():
@@ -162,7 +161,7 @@ def _report(finished: "list[tuple[Result, Path | None]]", refused: dict[str, str
         print(f"training samples per second{parallel}: {speeds}")
     if stale := sorted({str(result.row) for result in results if result.trained.get("stale")}):
         print(f"trained by other code (--reuse): {', '.join(stale)}")
-    print(f"\n{len(results)} results in {save / 'results.json'}, the table in {save / 'table.md'} (.csv, .tex, .html)")
+    print(f"\n{len(results)} results in {save / 'results.json'}, the table in {save / 'table.md'} (.tex)")
     for name in figures:
         print(f"against the {axes[name]}: {save / name}")
 

@@ -1,7 +1,6 @@
-"""`gauge stage`: evaluate, audit and look into a method that `gauge benchmark` trained."""
+"""`gauge stage`: evaluate and audit a method that `gauge benchmark` trained."""
 
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,17 +11,11 @@ from gauge.cli.options import AsJson, Device, Plugins
 from gauge_lab.cli.benchmark import Protocols, print_missing
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from gauge.data import Dataset
-    from gauge.paper.gauge import Gauge
-    from gauge.paper.units import UnitEncoder
-    from gauge.plus.gauge_plus import GaugePlus
     from gauge.training.stages import OnEpoch
-    from gauge_lab.audit import Audit
     from gauge_lab.workspace import Job, Workspace
 
-app = typer.Typer(help="Evaluate, audit and look into a method that `gauge benchmark` trained.", no_args_is_help=True)
+app = typer.Typer(help="Evaluate and audit a method that `gauge benchmark` trained.", no_args_is_help=True)
 StageFolder = Annotated[Path, typer.Argument(help="Folder of a trained stage, WORKSPACE/stages/NAME.")]
 
 
@@ -59,50 +52,39 @@ def audit(
     samples: Annotated[int | None, typer.Option(min=1, help="How many test samples to use. Default: all.")] = None,
     plugin: Plugins = None,
     device: Device = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Compare scores with exact effects, gates and trust with the truth, and count what the gates changed.
+    """Compare scores with exact effects, gates and trust with the truth, and count what the gates changed, as JSON.
 
     Imputed cells are compared with the true ones. Modalities that are imputed as a whole are judged by a classifier for
     each, which is trained on real values first.
     """
-    job, audits = _audited(stage, protocol, samples, device)
-    if as_json:
-        print(json.dumps(_records(job, audits), indent=2))
-        return
-    for findings in audits:
-        print("\n".join(findings.lines()), end="\n\n")
+    print(json.dumps(audits_of(stage, protocol, samples, device), indent=2))
 
 
-def audits_of(stage: Path, protocol: list[str], samples: int | None, device: str | None) -> list[dict[str, Any]]:
-    """What `gauge stage audit --json` prints."""
-    return _records(*_audited(stage, protocol, samples, device))
-
-
-def _records(job: "Job", audits: "list[Audit]") -> list[dict[str, Any]]:
-    from gauge.training.provenance import commit, hardware
-
-    origin = job.experiment.model_dump(mode="json", exclude={"data"}, exclude_unset=True)
-    origin |= {"commit": commit(), "hardware": hardware(job.test.device), "fingerprint": job.test.fingerprint}
-    return [origin | asdict(findings) for findings in audits]
-
-
-def _audited(
-    stage: Path, protocol: list[str] | None, samples: int | None, device: str | None
-) -> "tuple[Job, list[Audit]]":
+def audits_of(stage: Path, protocol: list[str] | None, samples: int | None, device: str | None) -> list[dict[str, Any]]:
+    """What `gauge stage audit` prints."""
+    from gauge.paper.gauge import Gauge
+    from gauge.plus.gauge_plus import GaugePlus
     from gauge.plus.late_fusion import LateFusion
     from gauge.training.progress import stage_progress
+    from gauge.training.provenance import commit, hardware
     from gauge_lab.audit import audit as audit_split
 
     with stage_progress() as on_epoch:
-        workspace, job, method = _gated(stage, device, on_epoch)
+        workspace, job = _opened(stage, device, on_epoch)
+        method, _ = workspace.method(job)
+        if not isinstance(method, Gauge | GaugePlus):
+            raise ValueError(f"{stage} holds {job.experiment.method}, which has no gates; give a trained gauge")
         protocols, judge = protocol or [str(chosen) for chosen in job.benchmark.protocols], None
         if method.imputer is not None and any(_hides_modalities(job.test, text) for text in protocols):
             single = {"method": "late_fusion", "variant": "equal-votes", "seed": 0}
             experts, _ = workspace.method(workspace.job(job.experiment.model_copy(update=single)))
             assert isinstance(experts, LateFusion)
             judge = experts.head_logits
-        return job, [audit_split(method, job.test, text, judge=judge, samples=samples) for text in protocols]
+        audits = [audit_split(method, job.test, text, judge=judge, samples=samples) for text in protocols]
+    origin = job.experiment.model_dump(mode="json", exclude={"data"}, exclude_unset=True)
+    origin |= {"commit": commit(), "hardware": hardware(job.test.device), "fingerprint": job.test.fingerprint}
+    return [origin | asdict(findings) for findings in audits]
 
 
 def _hides_modalities(data: "Dataset", protocol: str) -> bool:
@@ -111,79 +93,6 @@ def _hides_modalities(data: "Dataset", protocol: str) -> bool:
 
     keep = mask_split(parse_protocol(protocol), data.feature_counts, len(data), seed=0, split=data.split)
     return not all(bool(keep[name].all()) for name, features in data.feature_counts.items() if features is None)
-
-
-@app.command()
-def gates(
-    stage: StageFolder,
-    sample: Annotated[list[int] | None, typer.Option(min=0, help="Test samples; may be repeated. Default: 0.")] = None,
-    protocol: Annotated[str, typer.Option(help="What to make missing, e.g. gamma=0.5. Default: nothing.")] = "complete",
-    plugin: Plugins = None,
-    device: Device = None,
-    as_json: AsJson = False,
-) -> None:
-    """Print the score and the gate of every unit of a test sample: cells of a table, parts of an image.
-
-    `used` is its signed effect, positive where it supports the predicted class; `trusted` is the probability that it is
-    right, where learned.
-    """
-    import torch
-
-    from gauge.masks import parse_protocol
-    from gauge.paper.explain import explain
-    from gauge.training.inference import masked_batches
-
-    _, job, method = _gated(stage, device)
-    test, benchmark = job.test, job.benchmark
-    names = _unit_names(method.encoder, {name: modality.columns for name, modality in benchmark.modalities.items()})
-    chosen = torch.tensor(sample or [0])
-    if int(chosen.max()) >= len(test):
-        raise ValueError(f"there is no test sample {int(chosen.max())}; {benchmark.name} has 0 to {len(test) - 1}")
-    (batch,) = masked_batches(test, parse_protocol(protocol), len(chosen), chosen)
-    frame = explain(method, batch).to_frame(names)
-    hidden = "hidden" if method.imputer is None else "imputed"
-    frame["observed"] = frame["observed"].map({True: "observed", False: hidden})
-    _print_gates(frame.rename(columns={"observed": "state"}), as_json)
-
-
-def _unit_names(encoder: "UnitEncoder", columns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The names of all units: the columns of a modality where they are given, its parts otherwise; a whole unit is "all"."""
-    from gauge.data.images import part_names
-
-    names = {}
-    for name, count in encoder.unit_counts.items():
-        whole = ["all"] if encoder.has_whole(name) else []
-        parts = count - len(whole)
-        names[name] = [*((parts and columns.get(name)) or part_names(parts)), *whole]
-    return names
-
-
-def _print_gates(frame: "pd.DataFrame", as_json: bool) -> None:
-    if as_json:
-        print(frame.to_json(orient="records", indent=2))
-        return
-    print(frame.to_string(index=False, float_format="%.3f", na_rep="–"))
-    if "trusted" in frame and frame["trusted"].notna().any():
-        doubtful = frame[frame["state"] != "hidden"].nsmallest(3, "trusted")
-        named = [
-            f"{' '.join(dict.fromkeys((str(row.modality), str(row.unit))))} of sample {row.sample} ({row.trusted:.2f})"
-            for row in doubtful.itertuples()
-        ]
-        print(f"\nleast trusted: {', '.join(named)}")
-
-
-def _gated(
-    stage: Path, device: str | None, on_epoch: "OnEpoch | None" = None
-) -> "tuple[Workspace, Job, Gauge | GaugePlus]":
-    """A trained GAUGE or GAUGE+ with its workspace and its job."""
-    from gauge.paper.gauge import Gauge
-    from gauge.plus.gauge_plus import GaugePlus
-
-    workspace, job = _opened(stage, device, on_epoch)
-    method, _ = workspace.method(job)
-    if not isinstance(method, Gauge | GaugePlus):
-        raise ValueError(f"{stage} holds {job.experiment.method}, which has no gates; give a trained gauge")
-    return workspace, job, method
 
 
 def _opened(stage: Path, device: str | None, on_epoch: "OnEpoch | None" = None) -> "tuple[Workspace, Job]":
