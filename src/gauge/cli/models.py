@@ -24,9 +24,7 @@ def evaluate(
         str | None, typer.Option(help="A column, such as patient, whose rows belong together: intervals respect that.")
     ] = None,
     against: Annotated[Path | None, typer.Option(help="Another model of `gauge fit`, to compare with.")] = None,
-    protocol: Annotated[
-        list[str] | None, typer.Option(help="Hide further values first, e.g. gamma=0.3; may be repeated.")
-    ] = None,
+    protocol: Annotated[str | None, typer.Option(help="Hide further values first, e.g. gamma=0.3.")] = None,
     outside_images: OutsideImages = False,
     plugin: Plugins = None,
     device: Device = None,
@@ -37,9 +35,8 @@ def evaluate(
 
     With `--protocol gamma=0.3`, that share of the cells is hidden before the classifier predicts.
     """
-    protocols: list[str | None] = [*(protocol or [])]
-    if out is not None and (out.suffix != ".html" or len(protocols) > 1):
-        raise ValueError(f"{out} should end in .html, and one page holds one evaluation; give at most one --protocol")
+    if out is not None and out.suffix != ".html":
+        raise ValueError(f"{out} should end in .html")
     files: dict[str, Any] = {"device": device, "outside_images": outside_images}
     classifier = load_fitted(model, table, **files)
     from gauge.tabular.table.files import read_table_file
@@ -49,18 +46,12 @@ def evaluate(
     chosen: dict[str, Any] = {"threshold": threshold, "positive": positive, "by": by or ()}
     chosen |= {} if groups is None else {"groups": groups}
     other = None if against is None else load_fitted(against, table, **files)
-    evaluations = []
     with watched(strict=strict):
-        for hidden in protocols or [None]:
-            evaluations.append(classifier.evaluate(rows, against=other, protocol=hidden, **chosen))
-    if not as_json:
-        for hidden, each in zip(protocols or [None], evaluations, strict=True):
-            print(*([f"with further values hidden: {hidden}\n"] if hidden else []), each, "", sep="\n")
-    if as_json:
-        values = [each.to_json() for each in evaluations]
-        print(json.dumps(values if len(protocols) > 1 else values[0], indent=2))
+        evaluation = classifier.evaluate(rows, against=other, protocol=protocol, **chosen)
+    hidden = f"with further values hidden: {protocol}\n\n" if protocol else ""
+    print(json.dumps(evaluation.to_json(), indent=2) if as_json else f"{hidden}{evaluation}\n")
     if out is not None:
-        evaluations[0].to_html(out)
+        evaluation.to_html(out)
         print(f"the evaluation is in {out}", file=sys.stderr)
 
 

@@ -43,7 +43,7 @@ def inspect(
     outside_images: OutsideImages = False,
     plugin: Plugins = None,
 ) -> None:
-    """The kind of every column, what is missing, what is missing together, and problems.
+    """The kind of every column, what is missing, and problems.
 
     With `--against MODEL`, instead: columns whose values or missing rates moved since training, and rows unlike it.
     """

@@ -6,7 +6,6 @@ from ._with_whole import WithWhole as WithWhole
 from .cells import Cells as Cells
 from .columns import Columns as Columns
 from .conv_grid import ConvGrid as ConvGrid
-from .conv_signal import ConvSignal as ConvSignal
 from .conv_text import ConvText as ConvText
 from .conv_vector import ConvVector as ConvVector
 from .deep_grid import DeepGrid as DeepGrid

@@ -4,21 +4,18 @@ The tokens that enter the first block are the units. They are scored in one unga
 gate is added to the attention on its token in every block (Eqs. 8 and 9).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from gauge.backbones.blocks import find_blocks
 from gauge.paper.gauge import Gate, attention_bias, normalize_scores, taylor_evidence
 from gauge.types import Scorer
 from gauge.values import Evidence, Prediction
 from gauge.wrapping.checks import check_gradient, check_logits, measured_bypass, measured_leak
-from gauge.wrapping.classifier import TokenClassifier, effects_of_closing, evaluated, logits_of
+from gauge.wrapping.classifier import TokenClassifier, effects_of_closing, evaluated
 from gauge.wrapping.explanation import TokenExplanation
 
 
@@ -33,8 +30,8 @@ def wrap(
     """Return a fine-tuned Transformer that also tells which tokens its predictions rest on: exact effects that are checked
     on the model itself, as a page or a DataFrame, and as one ONNX file.
 
-    All gates are open, and predictions are those of the model, until gates are trained, by `Wrapped.fit` or a training loop,
-    or set: with `gate=Gate()` they start half open for a token of average score, as in the paper.
+    All gates are open, and predictions are those of the model, until gates are trained, in a training loop, or
+    set: with `gate=Gate()` they start half open for a token of average score, as in the paper.
 
     Parameters
     ----------
@@ -148,28 +145,6 @@ class Wrapped(nn.Module):
             "Passes a closed gate": f"{100 * (self.leak or 0.0):.1f} % of a token's effect",
         }
 
-    def fit(
-        self, data: Iterable[Any], *, epochs: int = 1, learning_rate: float = 0.01, batch_size: int = 32, seed: int = 0
-    ) -> Self:
-        """Train the two parameters of the gate; those of the model do not change.
-
-        `data` is a DataLoader, or a dataset of samples: mappings with the entry `labels`, or pairs (input, label).
-        """
-        if not isinstance(data, DataLoader):
-            order = torch.Generator().manual_seed(seed)
-            data = DataLoader(data, batch_size=batch_size, shuffle=True, generator=order)  # type: ignore[arg-type]
-        optimizer, self.applies_gates = torch.optim.Adam(self.gate.parameters(), lr=learning_rate), True
-        device = next(self.model.parameters()).device
-        with self._frozen():
-            for _ in range(epochs):
-                for batch in data:
-                    args, inputs, labels = _split(batch, device)
-                    loss = F.cross_entropy(logits_of(self(*args, **inputs), self.model), labels)
-                    optimizer.zero_grad()
-                    loss.backward()
-                    optimizer.step()
-        return self
-
     def read(self, *args: Any, **inputs: Any) -> TokenClassifier:
         """The model as a classifier of the tokens of this batch, for `taylor_evidence` or `exact_effects`."""
         given = next((each for each in (*args, *inputs.values()) if isinstance(each, str)), None)
@@ -249,29 +224,8 @@ class Wrapped(nn.Module):
             gates = self.gate(normalize_scores(evidence.scores, visible=classifier.visible & ~readers))
         return evidence, torch.where(readers, 1.0, torch.where(classifier.visible, gates, 0.0))
 
-    @contextmanager
-    def _frozen(self) -> Iterator[None]:
-        trainable = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        self.model.requires_grad_(False)
-        try:
-            yield
-        finally:
-            for parameter in trainable:
-                parameter.requires_grad_()
-
 
 def _class_names(model: nn.Module, count: int) -> tuple[str, ...]:
     """Those in the configuration of a Hugging Face model, otherwise the numbers of the classes."""
     names = getattr(getattr(model, "config", None), "id2label", None) or {}
     return tuple(str(names.get(index, index)) for index in range(count))
-
-
-def _split(batch: Any, device: torch.device) -> tuple[tuple[Tensor, ...], dict[str, Tensor], Tensor]:
-    """Positional inputs, named inputs and labels."""
-    if not isinstance(batch, Mapping):
-        *args, labels = (value.to(device) for value in batch)
-        return tuple(args), {}, labels
-    inputs = {name: value.to(device) for name, value in batch.items()}
-    if "labels" not in inputs:
-        raise ValueError(f"a batch has {', '.join(inputs)} but no 'labels'; rename the entry with the classes")
-    return (), inputs, inputs.pop("labels")

@@ -20,20 +20,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Inspection:
-    """One line for every column, the correlations of their missingness, and problems."""
+    """One line for every column, and problems."""
 
     columns: pd.DataFrame
-    together: pd.DataFrame
     problems: list[str]
     rows: int
 
     def text(self) -> str:
         lines = [f"{self.rows} rows, {len(self.columns)} columns", "", self.columns.to_string(index=False), ""]
-        names, values = list(self.together), self.together.to_numpy()
-        pairs = [(values[i, j], names[i], names[j]) for i, j in zip(*np.triu_indices(len(names), 1), strict=True)]
-        linked = sorted((pair for pair in pairs if pair[0] > 0.5), reverse=True)[:10]
-        lines += ["missing together:"] if linked else []
-        lines += [f"  {first} and {other} (correlation {value:.2f})" for value, first, other in linked]
         lines += ["problems:"] if self.problems else ["no problems found"]
         return "\n".join([*lines, *(f"  {problem}" for problem in self.problems)])
 
@@ -67,7 +61,7 @@ def inspect_table(
         )
     options = ReadOptions(files=files, decimal_commas=uses_decimal_commas(frame), max_categories=max_categories)
     known, labels = (np.zeros(0, int), np.zeros(0, int)) if target is None else _known_labels(frame[target])
-    lines, missingness, cells_read = [], {}, list[np.ndarray]()
+    lines, cells_read = [], list[np.ndarray]()
     for name in features:
         column = frame[name]
         kind, note = (kinds[name], "as specified") if name in kinds else infer_kind(column)
@@ -84,13 +78,11 @@ def inspect_table(
         values = column[~mask]
         example = _example(values.iloc[0]) if len(values) else ""
         lines.append((name, kind, f"{100 * mask.mean():.1f} %", values.astype(str).nunique(), example, note))
-        missingness[name] = mask.astype(float)
-    varied = pd.DataFrame({name: flags for name, flags in missingness.items() if 0 < flags.mean() < 1})
     table = pd.DataFrame(lines, columns=["column", "kind", "missing", "distinct", "example", "note"])
     inspected = [COLUMNS.get(kind) for kind in table["kind"] if kind != IGNORE]
     problems += near_twins(np.stack(cells_read, 1)) if cells_read else []
     problems += width_problems(sum(issubclass(kind, Cell) for kind in inspected))
-    return Inspection(table, varied.corr(), problems, len(frame))
+    return Inspection(table, problems, len(frame))
 
 
 def _example(value: Any) -> str:
