@@ -75,8 +75,8 @@ def regret_sentence() -> str:
         f"Of the {len(found)} ways of training that were compared on {len(scores)} benchmarks it is nearest to the best, "
         f"on average ({plus.mean:.1f} points behind) and at worst ({plus.worst:.1f}). A vote of separate classifiers is "
         f"{votes.worst:.0f} points behind where evidence has to be put together, joint training "
-        f"{joint.benchmarks['polymnist/regret256']:.1f} where labels are few and {joint.worst:.1f} where it learned nothing in "
-        "one of three runs. [Results](docs/results-gauge-plus.md).\n"
+        f"{joint.benchmarks['polymnist/regret256']:.1f} where labels are few and {joint.worst:.1f} where it learned nothing "
+        "in one of three runs. [Results](docs/results-gauge-plus.md).\n"
     )
 
 
