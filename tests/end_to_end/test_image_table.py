@@ -1,12 +1,13 @@
 """Benchmarks with an image and a table from files in the official layout to results: TIP, backbone, GAUGE, DyMo, gates."""
 
-import json
-
 import pytest
+import torch
 from official import write_dvm, write_hearts, write_leaves, write_lesions
 
+from gauge.masks import parse_protocol
+from gauge.paper.explain import explain
+from gauge.training.inference import masked_batches
 from gauge_lab.benchmarks import BENCHMARKS
-from gauge_lab.cli.stage import gates
 from gauge_lab.experiment import Experiment
 from gauge_lab.workspace import Workspace
 
@@ -35,7 +36,7 @@ SLOW = [pytest.param(*each, marks=pytest.mark.slow) for each in LAYOUTS.items() 
 
 
 @pytest.mark.parametrize(("name", "write"), [*SLOW, ("leaf99", write_leaves)])
-def test_official_files_become_results_and_gates_with_names(name, write, tmp_path, capsys):
+def test_official_files_become_results_and_gates(name, write, tmp_path):
     write(tmp_path / "data")
     workspace = Workspace(tmp_path / "runs", "cpu")
     overrides = LEAF if name == "leaf99" else QUICK
@@ -60,18 +61,11 @@ def test_official_files_become_results_and_gates_with_names(name, write, tmp_pat
         dymo = {result.protocol: result.value for result, _ in workspace.run(experiment("dymo", "dymo"), PROTOCOLS)}
         assert dymo["complete"] == results["v1", "complete"].value, "nothing to recover"
 
-    capsys.readouterr()
-    folder = workspace.job(experiment("gauge", "gauge")).model_path.parent
-    gates(folder, sample=[0, 1], protocol="gamma=0.5", device="cpu", as_json=True)
-    units = json.loads(capsys.readouterr().out)
-    with pytest.raises(ValueError, match=f"there is no test sample 1000; {name} has 0 to"):
-        gates(folder, sample=[1000], device="cpu")
-    table = [unit for unit in units if unit["modality"] == "table" and unit["sample"] == 0]
-    columns = BENCHMARKS.get(name).modalities["table"].columns
-    assert [unit["unit"] for unit in table] == list(columns)
-    assert len(set(columns)) == len(columns)
-    assert {unit["state"] for unit in units} == {"observed", "imputed"}
-    assert {unit["state"] for unit in units if unit["modality"] == "image"} == {"observed"}
-    assert all(0 < unit["gate"] < 1 for unit in units)
-    assert [unit["unit"] for unit in units if unit["modality"] == "image"][:2] == ["row 1, column 1", "row 1, column 2"]
-    assert {unit["sample"] for unit in units} == {0, 1}
+    method, _ = workspace.method(job := workspace.job(experiment("gauge", "gauge")))
+    (batch,) = masked_batches(job.test, parse_protocol("gamma=0.5"), 2, torch.arange(2))
+    explanation = explain(method, batch)
+    modality = {name: explanation.units.modality == index for index, name in enumerate(batch.inputs)}
+    assert int(modality["table"].sum()) == len(set(BENCHMARKS.get(name).modalities["table"].columns)), "a unit a column"
+    assert explanation.units.observed[:, modality["image"]].all()
+    assert not explanation.units.observed[:, modality["table"]].all()
+    assert ((explanation.gates > 0) & (explanation.gates < 1)).all()

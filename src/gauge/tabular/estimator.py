@@ -15,7 +15,6 @@ import pandas as pd
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gauge.choices import did_you_mean
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.decisions import score_weights
 from gauge.tabular.evidence.drift import Drift
@@ -648,12 +647,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         if inputs.is_frame(X):
             X = inputs.as_pandas(X)
         if isinstance(y, str):
-            inputs.check_array_like(X)
-            if not isinstance(X, pd.DataFrame) or y not in X:
-                columns = list(X.columns) if isinstance(X, pd.DataFrame) else ["no names"]
-                hint = did_you_mean(y, columns) or f"the table has {columns}"
-                raise ValueError(f"there is no column {y!r} with the labels; {hint}")
-            X, y = X.drop(columns=y), X[y]
+            X, y = inputs.without_target(X, y)
         if y is None:
             raise ValueError(
                 "GaugeClassifier requires y to be passed, but the target y is None; give labels or the name of their column"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gauge.choices import pick
+from gauge.choices import did_you_mean, pick
 from gauge.tabular.table.cells import cells_of, without_fraction, written_alike
 from gauge.tabular.table.columns import FINE_COLUMNS
 from gauge.tabular.table.guard import warn
@@ -129,6 +129,16 @@ def labels_of(rows: Any, y: Any, count: int) -> pd.Series:
     labels = _as_column(y)
     check_count(labels, count)
     return labels
+
+
+def without_target(rows: Any, name: str) -> tuple[pd.DataFrame, pd.Series]:
+    """Return the table without the column of labels, and that column."""
+    check_array_like(rows)
+    if not isinstance(rows, pd.DataFrame) or name not in rows:
+        columns = list(rows.columns) if isinstance(rows, pd.DataFrame) else ["no names"]
+        hint = did_you_mean(name, columns) or f"the table has {columns}"
+        raise ValueError(f"there is no column {name!r} with the labels; {hint}")
+    return rows.drop(columns=name), rows[name]
 
 
 def check_count(labels: Any, rows: int) -> None:
