@@ -91,6 +91,7 @@ def test_a_saved_model_gives_the_same_and_what_does_not_fit_is_refused(fitted, t
     model.save(tmp_path / "model.safetensors")
     again = GaugePlusClassifier.load(tmp_path / "model.safetensors", {"image": Rows()})
     assert np.array_equal(again.predict_proba(test), model.predict_proba(test))
+    assert again.history_ == model.history_ != []
     for own, message in (
         ({}, r"of your own for \['image'\], and load was given \[\]; give them as encoders="),
         ({"image": "conv_grid"}, "load was given {'image': 'conv_grid'}; give them as encoders="),
@@ -162,6 +163,15 @@ def test_whole_numbers_of_a_table_are_standardised_and_a_row_with_blank_cells_is
         ValueError, match="cells of 'table' are blank, and its encoder reads them together; use 'columns'"
     ):
         GaugePlusClassifier({"table": nn.Linear(3, 4)}, ["no", "yes"]).fit(blank)
+
+
+@unchecked()
+def test_no_batch_has_a_single_sample_which_batch_norm_cannot_learn_from():
+    data = gather({"scan": torch.rand(41, 3)}, torch.arange(41) % 2)
+    encoder = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8))
+    settings = TrainSettings(epochs=1, batch_size=10)
+    model = GaugePlusClassifier({"scan": encoder}, ["no", "yes"], settings=settings, verbose=False)
+    assert len(model.fit(data, data).history_) == 1
 
 
 @unchecked()

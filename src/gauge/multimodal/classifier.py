@@ -50,6 +50,7 @@ class Description(Settings):
     shapes: dict[str, tuple[int, ...]] = Field(default_factory=dict)  # known after `fit`
     dtypes: dict[str, Literal["float32", "float64", "uint8", "int32", "int64"]] = Field(default_factory=dict)
     by_cell: tuple[str, ...] = ()  # tables with blank cells in training, which have a flag for each
+    history: list[dict[str, Any]] = Field(default_factory=list)  # of training, an entry for each epoch
 
 
 class GaugePlusClassifier:
@@ -84,8 +85,10 @@ class GaugePlusClassifier:
     module_ : GaugePlus
         The trained network, an ordinary `nn.Module`.
     history_
-        The losses, the validation score and the seconds of every epoch.
+        The losses, the validation score and the seconds of every epoch; empty before `fit`.
 
+    Examples
+    --------
     >>> from gauge.data import gather
     >>> data = gather({"scan": torch.rand(40, 3), "blood": torch.rand(40, 5)}, torch.arange(40) % 2)
     >>> encoders = {"scan": "mlp", "blood": nn.Linear(5, 8)}
@@ -95,7 +98,6 @@ class GaugePlusClassifier:
     """
 
     _module: GaugePlus | None = None
-    history_: list[dict[str, Any]]
 
     def __init__(
         self,
@@ -127,6 +129,10 @@ class GaugePlusClassifier:
         return np.array(self.description.classes)
 
     @property
+    def history_(self) -> list[dict[str, Any]]:
+        return self.description.history
+
+    @property
     def module_(self) -> GaugePlus:
         if self._module is None:
             raise NotFittedError(
@@ -145,6 +151,21 @@ class GaugePlusClassifier:
             Other samples with labels, by default a fifth of `train`. No weights of the network learn from them: they choose
             the epoch, end training early, decide how much each head trains its encoder, and weigh the votes of the network
             and the heads.
+
+        Returns
+        -------
+        GaugePlusClassifier
+            The classifier itself.
+
+        Examples
+        --------
+        >>> from gauge.data import gather
+        >>> data = gather({"scan": torch.rand(40, 3), "blood": torch.rand(40, 5)}, torch.arange(40) % 2)
+        >>> model = GaugePlusClassifier(
+        ...     {"scan": "mlp", "blood": "columns"}, ["ill", "well"], settings=TrainSettings(epochs=2), verbose=False
+        ... )
+        >>> len(model.fit(data.take(range(30)), data.take(range(30, 40))).history_)
+        2
         """
         for data in (train, val or train):
             self._check_samples(data, labelled=True)
@@ -164,6 +185,8 @@ class GaugePlusClassifier:
         module = self._build(train.inputs)
         train, val = self._on_device(train, module), self._on_device(val, module)
         settings = self.description.settings
+        size = settings.batch_size  # the next one that leaves no sample alone, which BatchNorm cannot learn from
+        size = next((each for each in range(size, 2 * size) if len(train) % each != 1), size)
         with stage_progress() as show:
 
             def on_epoch(epoch: Epoch) -> None:
@@ -173,8 +196,9 @@ class GaugePlusClassifier:
                     epoch = replace(epoch, score=predict_split(module, val, Complete()).score(settings.metric))
                 show("GAUGE+", epoch)
 
-            self.history_ = fit(module, train, val, settings=settings, on_epoch=on_epoch).history
-        self._module = module
+            sized = settings.model_copy(update={"batch_size": size})
+            history = fit(module, train, val, settings=sized, on_epoch=on_epoch).history
+        self._module, self.description = module, self.description.model_copy(update={"history": history})
         return self
 
     def predict_proba(self, data: Dataset) -> np.ndarray:
@@ -183,7 +207,21 @@ class GaugePlusClassifier:
         Parameters
         ----------
         data
-            Samples, with or without labels; a modality that all of them miss may be left out.
+            Samples, with or without labels, each with one modality at least; one that all of them miss may be left out.
+
+        Returns
+        -------
+        ndarray of shape [samples, classes]
+            In the order of `classes_`.
+
+        Examples
+        --------
+        >>> from gauge.data import gather
+        >>> data = gather({"scan": torch.rand(40, 3), "blood": torch.rand(40, 5)}, torch.arange(40) % 2)
+        >>> encoders, settings = {"scan": "mlp", "blood": "columns"}, TrainSettings(epochs=1)
+        >>> model = GaugePlusClassifier(encoders, ["ill", "well"], settings=settings, verbose=False).fit(data)
+        >>> model.predict_proba(gather({"scan": torch.rand(3, 3)})).shape
+        (3, 2)
         """
         return predict_split(self.module_, self._on_device(data), Complete()).probabilities
 
@@ -194,6 +232,20 @@ class GaugePlusClassifier:
         ----------
         data
             As for `predict_proba`.
+
+        Returns
+        -------
+        ndarray of shape [samples]
+            Names of classes.
+
+        Examples
+        --------
+        >>> from gauge.data import gather
+        >>> data = gather({"scan": torch.rand(40, 3), "blood": torch.rand(40, 5)}, torch.arange(40) % 2)
+        >>> encoders, settings = {"scan": "mlp", "blood": "columns"}, TrainSettings(epochs=1)
+        >>> model = GaugePlusClassifier(encoders, ["ill", "well"], settings=settings, verbose=False).fit(data)
+        >>> set(model.predict(data)) <= {"ill", "well"}
+        True
         """
         return self.classes_[self.predict_proba(data).argmax(1)]
 
@@ -207,6 +259,20 @@ class GaugePlusClassifier:
         missing
             Protocols such as `missing=image`, or `eta=0.5`, which hides half of the modalities of each sample, at random.
             By default `complete`, which hides nothing, and all subsets of the modalities, or single ones if these are many.
+
+        Returns
+        -------
+        DataFrame
+            A line for each protocol, with `accuracy`, the ends `low` and `high` of its interval, and `log_loss`.
+
+        Examples
+        --------
+        >>> from gauge.data import gather
+        >>> data = gather({"scan": torch.rand(40, 3), "blood": torch.rand(40, 5)}, torch.arange(40) % 2)
+        >>> encoders, settings = {"scan": "mlp", "blood": "columns"}, TrainSettings(epochs=1)
+        >>> model = GaugePlusClassifier(encoders, ["ill", "well"], settings=settings, verbose=False).fit(data)
+        >>> model.evaluate(data).index.tolist()
+        ['complete', 'missing=scan', 'missing=blood']
         """
         self._check_samples(data, labelled=True)
         names, data = list(self.description.shapes), self._on_device(data)
@@ -231,6 +297,20 @@ class GaugePlusClassifier:
             As for `predict_proba`.
         columns
             The names of the columns of tables, such as `{"blood": ["iron", "sugar"]}`.
+
+        Returns
+        -------
+        Explanation
+            The effects as a DataFrame (`to_frame`), a page (`to_html`) or a figure (`plot`), and in a notebook.
+
+        Examples
+        --------
+        >>> from gauge.data import gather
+        >>> data = gather({"scan": torch.rand(40, 3), "blood": torch.rand(40, 5)}, torch.arange(40) % 2)
+        >>> encoders, settings = {"scan": "mlp", "blood": "columns"}, TrainSettings(epochs=1)
+        >>> model = GaugePlusClassifier(encoders, ["ill", "well"], settings=settings, verbose=False).fit(data)
+        >>> model.explain(data.take([0])).to_frame()["column"].unique().tolist()
+        ['scan', 'blood']
         """
         rows, names = self._on_device(data), self.description.classes
         parts = [explain_effects(self.module_, batch, classes=names, columns=columns) for batch in rows.batches(256)]
@@ -243,6 +323,16 @@ class GaugePlusClassifier:
         ----------
         path
             Of the file, in the format of safetensors.
+
+        Examples
+        --------
+        >>> from gauge.data import gather
+        >>> data = gather({"scan": torch.rand(40, 3), "blood": torch.rand(40, 5)}, torch.arange(40) % 2)
+        >>> encoders, settings = {"scan": "mlp", "blood": "columns"}, TrainSettings(epochs=1)
+        >>> model = GaugePlusClassifier(encoders, ["ill", "well"], settings=settings, verbose=False).fit(data)
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/clinic.safetensors")
         """
         tensors = {f"model.{name}": values for name, values in self.module_.state_dict().items()}
         checkpoint.save(Path(path), tensors | {"check": self._check()}, self.description.model_dump(mode="json"))
@@ -261,6 +351,24 @@ class GaugePlusClassifier:
             Your own modules by modality, built as for training; their weights are then those of the file.
         device
             As for the classifier.
+
+        Returns
+        -------
+        GaugePlusClassifier
+            With the predictions and the `history_` of the saved one.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from gauge.data import gather
+        >>> data = gather({"scan": torch.rand(40, 3), "blood": torch.rand(40, 5)}, torch.arange(40) % 2)
+        >>> encoders, settings = {"scan": nn.Linear(3, 8), "blood": "columns"}, TrainSettings(epochs=1)
+        >>> model = GaugePlusClassifier(encoders, ["ill", "well"], settings=settings, verbose=False).fit(data)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/clinic.safetensors")
+        ...     same = GaugePlusClassifier.load(f"{folder}/clinic.safetensors", {"scan": nn.Linear(3, 8)})
+        >>> bool((same.predict(data) == model.predict(data)).all())
+        True
         """
         tensors, metadata = checkpoint.load(Path(path))
         saved, given = Description.parse(metadata, str(path)), encoders or {}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, field_validator
@@ -29,14 +29,21 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
+    if not TYPE_CHECKING:  # type checkers know the settings by name
+
+        def __init__(self, **content):
+            try:
+                super().__init__(**content)
+            except ValidationError as error:
+                raise ValueError("; ".join(_mistake(type(self), each) for each in error.errors())) from error
+
     @classmethod
     def parse(cls, content: Mapping[str, Any], where: str) -> Self:
         """The settings in a mapping; every mistake is reported with the name of the setting."""
         try:
-            return cls.model_validate(content)
-        except ValidationError as error:
-            mistakes = "; ".join(_mistake(cls, e["loc"], e["msg"]) for e in error.errors())
-            raise ValueError(f"{where}: {mistakes} (settings: {', '.join(cls.model_fields)})") from error
+            return cls(**{str(name): value for name, value in content.items()})
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from error
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -46,16 +53,14 @@ class Settings(BaseModel):
         write_text(Path(path), yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
 
 
-def _mistake(settings: type[BaseModel], names: tuple[int | str, ...], message: str) -> str:
-    """The message after the dotted name, with the nearest known name where the last one is not known."""
-    for name in names[:-1]:
-        field = settings.model_fields.get(str(name))
-        inner = [] if field is None else [kind for kind in get_args(field.annotation) if hasattr(kind, "model_fields")]
-        if not inner:
-            break
-        settings = inner[0]
-    hint = did_you_mean(str(names[-1]), settings.model_fields) if names else ""
-    return f"{'.'.join(map(str, names))}: {message}{', ' if hint else ''}{hint}"
+def _mistake(settings: type[BaseModel], error: Mapping[str, Any]) -> str:
+    """The rule, the value and, for a name that is not known, the nearest one."""
+    name, message = ".".join(map(str, error["loc"])), error["msg"].removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        hint = did_you_mean(name, settings.model_fields) or f"known: {', '.join(settings.model_fields)}"
+        return f"there is no setting {name!r}; {hint}"
+    given = "" if error["type"] in ("missing", "value_error") else f", not {error['input']!r}"
+    return f"{name}: {message}{given}"
 
 
 def _text_form(parse: Callable[[str], object]) -> BeforeValidator:
