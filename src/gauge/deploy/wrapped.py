@@ -46,6 +46,24 @@ def save_wrapped(model: Wrapped, folder: str | Path) -> None:
 
     A model of Hugging Face is written by its `save_pretrained`, any other one as `model.safetensors`, its weights alone. The
     file with the gates is written last and has a checksum of the model.
+
+    Parameters
+    ----------
+    model
+        What `wrap` returned.
+    folder
+        Where the files go.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from transformers import BertConfig, BertForSequenceClassification
+    >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    >>> bert = BertForSequenceClassification(BertConfig(vocab_size=9, **sizes)).eval()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_wrapped(wrap(bert), folder)
+    ...     sorted(file.name for file in Path(folder).iterdir())
+    ['config.json', 'gauge.safetensors', 'model.safetensors']
     """
     folder = Path(folder)
     if type(model.gate) is not Gate:
@@ -72,10 +90,31 @@ def save_wrapped(model: Wrapped, folder: str | Path) -> None:
 
 
 def load_wrapped(folder: str | Path, model: nn.Module) -> Wrapped:
-    """The wrapped model that `save_wrapped` wrote to a folder, around `model`, which has to be what it was.
+    """Return the wrapped model that `save_wrapped` wrote to a folder. Nothing in `gauge.safetensors` is executed.
 
-    The library of the model reads it from the folder: one of Hugging Face by `from_pretrained(folder)`; any other one is
-    built as before, with the weights in `model.safetensors`. Nothing in `gauge.safetensors` is executed.
+    Parameters
+    ----------
+    folder
+        With the gates.
+    model
+        The model that was saved with them, read by its own library: one of Hugging Face by `from_pretrained(folder)`; any
+        other one is built as before, with the weights in `model.safetensors`. One that differs is refused.
+
+    Returns
+    -------
+    Wrapped
+        With the predictions of the saved one.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from transformers import BertConfig, BertForSequenceClassification
+    >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    >>> bert = BertForSequenceClassification(BertConfig(vocab_size=9, **sizes)).eval()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_wrapped(wrap(bert), folder)
+    ...     load_wrapped(folder, bert).applies_gates
+    False
     """
     folder = Path(folder)
     tensors, saved = _gates_file(folder / GATES)
@@ -98,6 +137,31 @@ def export_wrapped(model: Wrapped, path: str | Path, example: Mapping[str, Tenso
     shape that those of `example` have: texts are padded to its length, with an `attention_mask`. Its inputs have the names
     in `example`, its outputs are `logits`, `probabilities`, `scores` and `gates`. The written file is compared with the
     model before this returns.
+
+    Parameters
+    ----------
+    model
+        What `wrap` returned.
+    path
+        Of the file; it ends in .onnx.
+    example
+        A batch of the model's inputs, by name.
+
+    Returns
+    -------
+    Exported
+        The shapes of the inputs, the names of the outputs, and how far the file is from the model.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from transformers import BertConfig, BertForSequenceClassification
+    >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    >>> bert = BertForSequenceClassification(BertConfig(vocab_size=9, **sizes)).eval()
+    >>> words = {"input_ids": torch.tensor([[1, 5, 3, 7]]), "attention_mask": torch.ones(1, 4, dtype=torch.long)}
+    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
+    ...     export_wrapped(wrap(bert), f"{folder}/reader.onnx", words).outputs
+    ('logits', 'probabilities', 'scores', 'gates')
     """
     others = [name for name, value in example.items() if not isinstance(value, Tensor)]
     if others or not example:

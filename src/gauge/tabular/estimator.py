@@ -323,6 +323,13 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         -------
         GaugeClassifier
             The classifier itself.
+
+        Examples
+        --------
+        >>> table = pd.DataFrame({"patient": range(80), "age": [20.0, 70, None, 65] * 20, "ill": [0, 1, 0, 1] * 20})
+        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table, "ill", groups="patient")
+        >>> model.feature_names_in_.tolist(), model.experts_
+        (['patient', 'age'], ['trees', 'linear'])
         """
         started = clock.monotonic()
         options = self.get_params(deep=False)
@@ -356,6 +363,13 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape [rows, classes]
             In the order of `classes_`; the class prior for a row without values.
+
+        Examples
+        --------
+        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "sex": ["f", None, "m", "m"] * 20})
+        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table, [0, 1, 0, 1] * 20)
+        >>> model.predict_proba(pd.DataFrame({"age": [None], "sex": [None]})).tolist()
+        [[0.5, 0.5]]
         """
         with self._ready(X) as (fitted, X):
             return fitted.predict_proba(X)
@@ -378,6 +392,13 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape [rows]
             Classes, as in the training labels.
+
+        Examples
+        --------
+        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "sex": ["f", None, "m", "m"] * 20})
+        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table, [0, 1, 0, 1] * 20)
+        >>> model.predict(pd.DataFrame({"age": [70.0], "sex": ["m"]})).tolist()
+        [1]
         """
         return self.decide(self.predict_proba(X))
 
@@ -400,14 +421,22 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray of bool and shape [rows, classes]
             In the order of `classes_`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(X, y)
+        >>> model.predict_set(X[:2], coverage=0.95).tolist()
+        [[True, False, False], [True, False, False]]
         """
         with self._ready(X) as (fitted, X):
             return fitted.predict_set(X, coverage, by_class=by_class)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The accuracy of `predict` on labelled rows; `y` may be the name of their column. Labels may be of another type
-        than in training: 1 is also "1" and 1.0, True is also "True". Those that training never saw count as wrong, and rows
-        without a label are left out."""
+        """Return the accuracy of `predict` on labelled rows; `y` may be the name of their column. Labels may be of another
+        type than in training: 1 is also "1" and 1.0, True is also "True". Those that training never saw count as wrong, and
+        rows without a label are left out."""
         probabilities = self.predict_proba(X)
         numbers = self.fitted_.class_numbers(probabilities)
         weights = inputs.check_weights(sample_weight, len(numbers))
@@ -443,6 +472,13 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             How much each cell is used (how far the probability of the predicted class, by all experts, falls when the cell
             is missing) and trusted (the probability that it is right, from how well it fits the others); where there is a
             network also its scores of values, words and parts. `to_html` writes a page.
+
+        Examples
+        --------
+        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "sex": ["f", None, "m", "m"] * 20})
+        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table, [0, 1, 0, 1] * 20)
+        >>> model.explain(table[1:2]).to_frame()[["column", "state"]].values.tolist()
+        [['age', 'observed'], ['sex', 'missing']]
         """
         with self._ready(X) as (fitted, X):
             return fitted.explain(X, y, exact=exact, keep=keep)
@@ -465,6 +501,14 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         -------
         GaugeClassifier
             A copy; this model stays as it is.
+
+        Examples
+        --------
+        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "sex": ["f", None, "m", "m"] * 20})
+        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table, [0, 1, 0, 1] * 20)
+        >>> careful, unknown = model.with_threshold(0.3, positive=1), pd.DataFrame({"age": [None], "sex": [None]})
+        >>> careful.predict(unknown).tolist(), model.predict(unknown).tolist()
+        ([1], [0])
         """
         check_is_fitted(self, "fitted_")
         model = copy(self)
@@ -486,6 +530,14 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         DataFrame
             With labels the increase of the log loss when the values of the column are shuffled, about zero for noise;
             without them the mean absolute effect on the probability of the predicted class.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(X, y)
+        >>> model.importance(X, y).columns.tolist()
+        ['column', 'importance', 'low', 'high']
         """
         with self._ready(X) as (fitted, X):
             return fitted.importance(X, y)
@@ -510,15 +562,23 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             A line for each missing value with its gain, a 95 % interval and the gain per cost, by which the lines of a row
             are ordered; `right_now` and `right_then` are how probable it is that the most probable class is right. A value
             is `advised` if its gain is beyond chance and, with `worth`, larger than its cost; if none is, stop.
+
+        Examples
+        --------
+        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "sex": ["f", None, "m", "m"] * 20})
+        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table, [0, 1, 0, 1] * 20)
+        >>> model.advise(table[1:3], costs={"sex": 2})[["row", "column", "cost"]].values.tolist()
+        [[1, 'sex', 2.0], [2, 'age', 1.0]]
         """
         with self._ready(X) as (fitted, X):
             return fitted.advise(X, costs=costs, worth=worth)
 
     def evaluate(self, X: Any, y: Any = None, **choices: Unpack[Choices]) -> Evaluation:
-        """Accuracy, log loss, AUC and calibration error on labelled rows, with 95 % intervals, and the confusion matrix;
-        beside them the class shares of the training rows, the best expert on rows held out and the boosted trees alone. The
-        result is a mapping from metrics to values; its `to_html` writes a page with curves. Rows without a label are left
-        out.
+        """Return accuracy, log loss, AUC and calibration error on labelled rows, with 95 % intervals, and the confusion
+        matrix.
+
+        Beside them stand the class shares of the training rows, the best expert on rows held out and the boosted trees
+        alone. Rows without a label are left out.
 
         Parameters
         ----------
@@ -537,6 +597,20 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             Another classifier of the same classes, to compare with by paired tests.
         protocol
             Further values to hide: "gamma=0.3", "gamma-per-sample=0.3" or "up-to=0.5".
+
+        Returns
+        -------
+        Evaluation
+            A mapping from metrics to values, with tables as attributes; `to_html` writes a page with curves.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(X, y)
+        >>> report = model.evaluate(X, y, protocol="gamma=0.3")
+        >>> list(report)
+        ['accuracy', 'log_loss', 'auc', 'calibration_error']
         """
         with self._ready(X) as (fitted, X):
             if isinstance(other := choices.get("against"), GaugeClassifier):
@@ -555,6 +629,14 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         -------
         Drift
             `print` it for a report in words. No labels are needed.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(X, y)
+        >>> model.drift(X + [3, 0, 0, 0]).moved
+        ['sepal length (cm)']
         """
         with self._ready(X) as (fitted, X):
             return fitted.drift(X)
@@ -579,6 +661,14 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             is right (the same category, or a number within half a standard deviation); `auc_imputed` and `auc_swapped`, how
             well the trust tells right from wrong imputed values (in a single column, those with an error below its median
             from the others), and sound values from swapped ones, 0.5 being chance; and the calibration errors of the trust.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(X, y)
+        >>> model.audit(X)["column"].tolist()[:2]
+        ['all columns', 'sepal length (cm)']
         """
         with self._ready(X) as (fitted, X):
             return fitted.audit(X, seed=seed)
@@ -603,6 +693,16 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         ----------
         folder
             Where the files go.
+
+        Examples
+        --------
+        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "sex": ["f", None, "m", "m"] * 20})
+        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table, [0, 1, 0, 1] * 20)
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(folder)
+        ...     sorted(file.name for file in Path(folder).iterdir())
+        ['README.md', 'metrics.jsonl', 'model.json', 'model.safetensors']
         """
         check_is_fitted(self, "fitted_")
         self.fitted_.save(Path(folder))
@@ -619,6 +719,22 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             As in the constructor.
         image_folder
             The folder that image paths are relative to.
+
+        Returns
+        -------
+        GaugeClassifier
+            With the predictions of the saved one.
+
+        Examples
+        --------
+        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "sex": ["f", None, "m", "m"] * 20})
+        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table, [0, 1, 0, 1] * 20)
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(folder)
+        ...     same = GaugeClassifier.load(folder)
+        >>> bool((same.predict(table) == model.predict(table)).all())
+        True
         """
         fitted = Fitted.load(Path(folder), device=device)
         with usable(Path(folder)):

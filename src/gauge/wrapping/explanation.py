@@ -16,7 +16,7 @@ from gauge.values import Evidence
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gauge.reports.evidence import GatedUnit, GridImage, RowEvidence
+    from gauge.reports.evidence import GridImage, RowEvidence, Unit
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,25 @@ class TokenExplanation:
     facts: Mapping[str, str] = field(default_factory=dict)
 
     def to_frame(self, names: Sequence[Sequence[str]] | None = None) -> "pd.DataFrame":
-        """One row for every token that is not padding. `names` holds those of the tokens of each sample."""
+        """Return a line for every token that is not padding.
+
+        Parameters
+        ----------
+        names
+            The words of each sample, without the fixed positions.
+
+        Returns
+        -------
+        DataFrame
+            With score, gate and attention of each token and, if they were measured, the effect `used`.
+
+        Examples
+        --------
+        >>> one = torch.ones(1, 2)
+        >>> explanation = TokenExplanation(torch.ones(1, 3), Evidence(one, torch.ones(1, 3)), one, one > 0, one, one)
+        >>> explanation.to_frame([["a", "word"]])["name"].tolist()
+        ['a', 'word']
+        """
         import pandas as pd
 
         sample, token = self.visible.nonzero(as_tuple=True)
@@ -79,8 +97,24 @@ class TokenExplanation:
         """Write one file that works offline: every sample with its prediction, the tokens that speak for and against it if
         `effects` were measured, and the gate of every token.
 
-        `names` holds the words of each sample, without the fixed positions. `images` are those that the model was given,
-        [b, 3, h, w], whose patches are the tokens. `labels` are the true classes, by name.
+        Parameters
+        ----------
+        path
+            Of the page.
+        names
+            The words of each sample, without the fixed positions.
+        images
+            Those that the model was given, [b, 3, h, w], whose patches are the tokens.
+        labels
+            The true classes, by name.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> one = torch.ones(1, 2)
+        >>> explanation = TokenExplanation(torch.ones(1, 3), Evidence(one, torch.ones(1, 3)), one, one > 0, one, one)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     explanation.to_html(f"{folder}/evidence.html", names=[["a", "word"]])
         """
         from gauge.reports.evidence import EvidencePage, render
 
@@ -93,8 +127,8 @@ class TokenExplanation:
             )
             for sample in range(len(self.logits))
         )
-        lead = f"How {self.facts.get('Model', 'a Transformer')} read {len(rows)} samples: one gate for every token."
-        write_text(Path(path), render(EvidencePage("Which tokens were used?", lead, rows, self.facts)))
+        lead = f"How {self.facts.get('Model', 'a Transformer')} read {len(rows)} samples, token by token."
+        write_text(Path(path), render(EvidencePage("Which tokens were used?", lead, rows, self.facts, part="token")))
 
     def _row(self, sample: int, names: Sequence[str] | None, image: Tensor | None, label: str | None) -> "RowEvidence":
         from gauge.reports.evidence import RowEvidence
@@ -117,20 +151,21 @@ class TokenExplanation:
         ungated, gated = (self._prediction(logits[sample]) for logits in (self.evidence.logits, self.logits))
         return RowEvidence(f"Sample {sample}", gated, units, images, label=label, ungated=ungated)
 
-    def _unit(self, sample: int, token: int, kind: Literal["text", "image"], name: str) -> "GatedUnit":
-        from gauge.reports.evidence import GatedUnit
+    def _unit(self, sample: int, token: int, kind: Literal["text", "image"], name: str) -> "Unit":
+        from gauge.reports.evidence import GatedUnit, Unit
 
-        return GatedUnit(
-            column=kind,
-            kind=kind,
-            name=name,
-            value=name if kind == "text" else "",
-            state="observed",
+        unit = Unit(
+            *(kind, kind, name, name if kind == "text" else "", "observed"),
             score=float(self.evidence.scores[sample, token]),
+            used=None if self.effects is None else float(self.effects[sample, token]),
+        )
+        if self.facts.get("Gates") == "open":
+            return unit
+        return GatedUnit(
+            **vars(unit),
             gate=float(self.gates[sample, token]),
             attention_before=float(self.attention_before[sample, token]),
             attention_after=float(self.attention_after[sample, token]),
-            used=None if self.effects is None else float(self.effects[sample, token]),
         )
 
     def _prediction(self, logits: Tensor) -> tuple[str, float]:

@@ -45,9 +45,30 @@ def wrap(
     max_leak
         The largest share of a token's effect that may be left when its gate is closed.
 
+    Returns
+    -------
+    Wrapped
+        An `nn.Module` that takes the place of the model.
+
+    Notes
+    -----
     The first batch shows whether the model can be gated, and so does every longer one: read through its tokens it has to
     have the logits of the model itself, and of the effect of a token whose gate is closed at most the share `max_leak` may
     be left. Otherwise it is refused.
+
+    Examples
+    --------
+    >>> from gauge.nn.attention import Transformer
+    >>> class Reader(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.embed, self.body, self.head = nn.Embedding(9, 8), Transformer(8, heads=2, depth=2), nn.Linear(8, 3)
+    ...
+    ...     def forward(self, words):
+    ...         return self.head(self.body(self.embed(words))[:, 0])
+    >>> model, words = wrap(Reader().eval(), fixed=1), torch.tensor([[0, 5, 3, 7], [0, 2, 8, 2]])
+    >>> model.predict(words).logits.shape, model.explain(words, exact=True).to_frame().columns.tolist()[-1]
+    (torch.Size([2, 3]), 'used')
     """
     if not isinstance(model, nn.Module):
         raise ValueError(f"wrap takes an nn.Module, not {type(model).__name__}; give the model itself (pipeline.model)")
@@ -56,17 +77,43 @@ def wrap(
     if fixed is not None and fixed < 0:
         raise ValueError(f"fixed is {fixed}; give the number of positions that are never gated, 0 or more")
     wrapped = Wrapped(model, fixed=fixed, gate=gate or Gate(), score=score, max_leak=max_leak)
-    wrapped.applies_gates = gate is not None
+    wrapped.applies_gates, wrapped.training = gate is not None, model.training
     return wrapped
 
 
 class Wrapped(nn.Module):
-    """A gated classifier around `model`. All methods take the inputs of the model. Calling it returns what the model
-    returns, computed with gates, so that it can replace the model in a training loop. Unless it `applies_gates`, all gates
-    are open; training turns that on. `leak` is the share of a closed token's effect that is left, None before the first
-    batch; it is measured again on batches that are longer than all before. `pools` says whether the head reads an average
-    of tokens, which gates then weigh, and `reads_last` whether it reads the last token (as those of decoders), which then
-    has no gate but 1."""
+    """A gated classifier around a model, as `wrap` returns it.
+
+    All methods take the inputs of the model. Calling it returns what the model returns, computed with gates, so that it can
+    replace the model in a training loop.
+
+    Parameters
+    ----------
+    model, fixed, gate, score, max_leak
+        As for `wrap`.
+
+    Attributes
+    ----------
+    model
+        The model that was wrapped.
+    applies_gates
+        Whether gates are applied. Otherwise all are open, until training turns this on.
+    leak
+        The share of a closed token's effect that is left, None before the first batch; it is measured again on batches that
+        are longer than all before.
+    pools
+        Whether the head reads an average of tokens, which gates then weigh.
+    reads_last
+        Whether the head reads the last token, as those of decoders do; its gate is then 1.
+
+    Examples
+    --------
+    >>> from transformers import BertConfig, BertForSequenceClassification
+    >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    >>> model = wrap(BertForSequenceClassification(BertConfig(vocab_size=9, num_labels=3, **sizes)).eval())
+    >>> model(input_ids=torch.tensor([[1, 5, 3, 7]])).logits.shape, model.applies_gates
+    (torch.Size([1, 3]), False)
+    """
 
     applies_gates: bool = True
     accepts_loss_kwargs = False  # asked by Hugging Face's Trainer, which then averages over accumulated batches itself
@@ -104,16 +151,55 @@ class Wrapped(nn.Module):
 
     @torch.no_grad()
     def predict(self, *args: Any, **inputs: Any) -> Prediction:
-        """Logits, evidence and gates: one gate for every token after the fixed ones, 0 for padding and 1 for a token that
-        the head reads."""
+        """Return logits, evidence and gates.
+
+        Parameters
+        ----------
+        *args, **inputs
+            The inputs of the model.
+
+        Returns
+        -------
+        Prediction
+            With one gate for every token after the fixed ones, 0 for padding and 1 for a token that the head reads.
+
+        Examples
+        --------
+        >>> from transformers import BertConfig, BertForSequenceClassification
+        >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+        >>> model = wrap(BertForSequenceClassification(BertConfig(vocab_size=9, num_labels=3, **sizes)).eval())
+        >>> model.predict(input_ids=torch.tensor([[1, 5, 3, 7]])).gates
+        tensor([[1., 1., 1.]])
+        """
         classifier = self.read(*args, **inputs)
         evidence, gates = self._weigh(classifier)
         return Prediction(classifier(classifier.tokens, attention_bias(gates)), evidence, gates)
 
     @torch.no_grad()
     def explain(self, *args: Any, exact: bool = False, **inputs: Any) -> TokenExplanation:
-        """Score, gate and attention of every token. With `exact`, also how far the probability of the predicted class falls
-        when the token's gate is closed, which takes a pass for every token."""
+        """Return score, gate and attention of every token.
+
+        Parameters
+        ----------
+        *args, **inputs
+            The inputs of the model.
+        exact
+            Whether to measure also how far the probability of the predicted class falls when the gate of a token is closed,
+            which takes a pass for every token.
+
+        Returns
+        -------
+        TokenExplanation
+            As a DataFrame (`to_frame`) or a page (`to_html`).
+
+        Examples
+        --------
+        >>> from transformers import BertConfig, BertForSequenceClassification
+        >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+        >>> model = wrap(BertForSequenceClassification(BertConfig(vocab_size=9, num_labels=3, **sizes)).eval())
+        >>> model.explain(input_ids=torch.tensor([[1, 5, 3, 7]]), exact=True).effects.shape
+        torch.Size([1, 3])
+        """
         classifier = self.read(*args, **inputs)
         evidence, gates = self._weigh(classifier)
         bias = attention_bias(gates)
@@ -146,7 +232,27 @@ class Wrapped(nn.Module):
         }
 
     def read(self, *args: Any, **inputs: Any) -> TokenClassifier:
-        """The model as a classifier of the tokens of this batch, for `taylor_evidence` or `exact_effects`."""
+        """Return the model as a classifier of the tokens of this batch, for `taylor_evidence` or `exact_effects`.
+
+        Parameters
+        ----------
+        *args, **inputs
+            The inputs of the model.
+
+        Returns
+        -------
+        TokenClassifier
+            A function of tokens and a bias; its `tokens` are those of the batch.
+
+        Examples
+        --------
+        >>> from transformers import BertConfig, BertForSequenceClassification
+        >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+        >>> model = wrap(BertForSequenceClassification(BertConfig(vocab_size=9, num_labels=3, **sizes)).eval())
+        >>> classifier = model.read(input_ids=torch.tensor([[1, 5, 3, 7]]))
+        >>> taylor_evidence(classifier, classifier.tokens).scores.shape
+        torch.Size([1, 3])
+        """
         given = next((each for each in (*args, *inputs.values()) if isinstance(each, str)), None)
         if given is not None:
             raise ValueError(
