@@ -1,5 +1,7 @@
 """The pages keep their word: code runs, links lead somewhere, notes and names are those of the code."""
 
+import ast
+import inspect
 import json
 import os
 import re
@@ -7,6 +9,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 
@@ -123,22 +126,66 @@ def test_relative_links_lead_somewhere(path):
         assert not anchor or anchor in anchors(linked), link
 
 
-def test_every_page_stands_on_one_shelf_and_the_index_leads_to_it():
-    """Outside Results and Reference pages are short, and none tests a hypothesis."""
+def shelves() -> dict[str, list[str]]:
+    """The pages of each shelf of the navigation."""
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2].partition("\nvalidation:")[0]
     parts = re.split(r"^  - ([\w ]+):$", nav, flags=re.MULTILINE)
-    shelves = {name: re.findall(r"\S+\.md", pages) for name, pages in zip(parts[1::2], parts[2::2], strict=True)}
-    assert list(shelves) == ["Start", "How to", "Understand", "Results", "Reference"]
-    assert sorted(chain(*shelves.values())) == sorted([*PAGES, "CHANGELOG.md", "CONTRIBUTING.md"])
+    return {name: re.findall(r"\S+\.md", pages) for name, pages in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def test_every_page_stands_on_one_shelf_and_the_index_leads_to_it():
+    """Outside Results and Reference pages are short, and none tests a hypothesis."""
+    assert list(shelves()) == ["Start", "How to", "Understand", "Results", "Reference"]
+    assert sorted(chain(*shelves().values())) == sorted([*PAGES, "CHANGELOG.md", "CONTRIBUTING.md"])
     texts = {page: (ROOT / "docs" / page).read_text(encoding="utf-8") for page in PAGES}
     assert set(PAGES) - set(LINK.findall(texts["index.md"])) == {"index.md"}
     assert (
-        sum(len(texts[page].split()) for name in ("Start", "How to", "Understand") for page in shelves[name]) <= 25_000
+        sum(len(texts[page].split()) for name in ("Start", "How to", "Understand") for page in shelves()[name])
+        <= 25_000
     )
     for name, most in (("Start", 900), ("How to", 400), ("Understand", 900)):
-        for page in shelves[name]:
+        for page in shelves()[name]:
             assert len(texts[page].split()) <= most, page
             assert not re.search(r"\bp ?[=<≤] ?0\.|p.values?", texts[page]), page
+
+
+def documented(part) -> list[str]:
+    """What the docstring of a class, function or method lacks."""
+    text, signature = inspect.getdoc(part) or "", inspect.signature(part)
+    names = [
+        name
+        for name, each in signature.parameters.items()
+        if name != "self" and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w+\n---|\Z)", text, re.MULTILINE | re.DOTALL)
+    listed = re.findall(r"^(\S.*)$", section[1] if section else "", re.MULTILINE)
+    missing = [name for name in names if not any(re.search(rf"\b{name}\b", line) for line in listed)]
+    returns = inspect.isclass(part) or signature.return_annotation in (None, "None") or "Returns\n---" in text
+    return [
+        *missing,
+        *([] if returns else ["Returns"]),
+        *([] if re.search("Examples\n---+\n.*?>>> ", text, re.DOTALL) else ["Examples"]),
+    ]
+
+
+def test_what_tutorials_and_how_tos_use_says_its_parameters_and_has_an_example(page):
+    pages = ["README.md", *(f"docs/{name}" for shelf in ("Start", "How to") for name in shelves()[shelf])]
+    nodes = [node for name in pages for node in ast.walk(ast.parse(page(name).code()))]
+    used = {node.attr for node in nodes if isinstance(node, ast.Attribute) and node.attr[0] != "_"}
+    imports = {(node.module, each.name) for node in nodes if isinstance(node, ast.ImportFrom) for each in node.names}
+    parts = {
+        name: getattr(import_module(module), name)
+        for module, name in imports
+        if module.startswith("gauge") and name != "Trees"
+    }
+    for name in ("Wrapped", "Explanation", "wrap", "save_wrapped", "load_wrapped", "export_wrapped"):  # gauge.wrap(...)
+        parts[name] = getattr(gauge, name)
+    own = [part for part in parts.values() if inspect.isclass(part) or inspect.isfunction(part)]
+    methods = [getattr(part, name) for part in own if inspect.isclass(part) for name in used & set(dir(part))]
+    own += [each for each in methods if inspect.isroutine(each) and each.__module__.startswith("gauge")]
+    assert len(own) > 50
+    lacking = {each.__qualname__: documented(each) for each in own if each.__name__ not in ("evidence", "frame")}
+    assert {name: lacks for name, lacks in lacking.items() if lacks} == {}
 
 
 def test_the_reference_of_commands_is_what_the_commands_say(monkeypatch):

@@ -29,9 +29,16 @@ class FromFunction(Backbone):
 
 
 class FromTorch(Backbone):
-    """A stock `nn.TransformerEncoder` (batch_first=True). Its fused inference path, which would treat every non-zero float
-    of a mask as "masked" and so silently hide all keys but CLS, is switched off during the call.
+    """A stock `nn.TransformerEncoder` as a backbone. Its fused inference path, which would treat every non-zero float of a
+    mask as "masked" and so silently hide all keys but CLS, is switched off during the call.
 
+    Parameters
+    ----------
+    encoder
+        Made of layers with `batch_first=True`.
+
+    Examples
+    --------
     >>> layer = nn.TransformerEncoderLayer(16, 2, batch_first=True, norm_first=True)
     >>> FromTorch(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False))(torch.zeros(3, 5, 16)).shape
     torch.Size([3, 5, 16])

@@ -13,11 +13,25 @@ TOLERANCE = 1e-4  # of the largest change that the backbone makes to its input
 
 
 def check_backbone(backbone: Callable[..., Tensor], dim: int) -> None:
-    """Raises a ValueError that says what is wrong and how to fix it, unless the backbone keeps the whole contract.
+    """Raise a ValueError that says what is wrong and how to fix it, unless the backbone keeps the whole contract.
 
     Runs a copy of the backbone on a few random sequences, in eval mode and, where it can, in double precision: the blocks
     of a fresh network with LayerScale change their input by less than single precision resolves.
 
+    Parameters
+    ----------
+    backbone
+        A `Backbone` or any function of (sequence [b, s, c], attention bias or None) that returns [b, s, c].
+    dim
+        The width c of its tokens.
+
+    Raises
+    ------
+    ValueError
+        With the rule that the backbone breaks, and what to change.
+
+    Examples
+    --------
     >>> from gauge.nn.attention import Transformer
     >>> check_backbone(Transformer(16, heads=2, depth=2), dim=16)
     """

@@ -24,13 +24,29 @@ def as_values(stored: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Aligned modalities and labels, -1 for samples without one; byte images stay bytes until they are batched. `observed`
-    holds flags as in `Batch`; a modality without flags is complete. `note` goes into every result: what readers must know
-    about the data. `groups` are numbers of what samples share, such as a photo or a lesion, so that they are not
-    independent. `masks` are flags that come with the data, by the text of the protocol that they stand for. Batches are made
-    on the device of the labels; inputs and flags may lie elsewhere. Those that are `mapped` lie in files
-    (`gauge.data.mapped`), from which training reads ahead.
+    """Samples of several modalities, with labels and flags for what is observed; `gather` makes one of arrays and lists.
 
+    Parameters
+    ----------
+    split
+        What to call the samples, such as "train"; random draws depend on it.
+    inputs
+        A tensor for each modality, its first axis the samples. Images may be bytes until they are batched.
+    labels
+        Numbers of classes, -1 for samples without one. Batches are made on their device; inputs may lie elsewhere.
+    observed
+        Flags as in `Batch`: one for each sample, or one for each of its values. A modality without flags is complete.
+    note
+        What readers of results must know about the data.
+    groups
+        Numbers of what samples share, such as a photo or a lesion, so that they are not independent.
+    masks
+        Flags that come with the data, by the text of the protocol that they stand for.
+    mapped
+        Whether the tensors lie in files (`gauge.data.mapped`), from which training reads ahead.
+
+    Examples
+    --------
     >>> data = Dataset("test", {"photo": torch.zeros(9, 3, 4, 4, dtype=torch.uint8)}, torch.zeros(9, dtype=torch.long))
     >>> data.batch(torch.tensor([2, 5])).inputs["photo"].dtype
     torch.float32
@@ -99,7 +115,7 @@ class Dataset:
 
     @property
     def labelled(self) -> Bool[Tensor, "rows"]:
-        """Which samples have a label."""
+        """Which samples have a label, as flags."""
         return self.labels != UNLABELLED
 
     def without_labels(self, rows: Bool[Tensor, "rows"]) -> "Dataset":
@@ -107,7 +123,24 @@ class Dataset:
         return replace(self, labels=self.labels.masked_fill(rows.to(self.device), UNLABELLED))
 
     def take(self, rows: Int[Tensor, "taken"] | Sequence[int]) -> "Dataset":
-        """The split with these rows alone."""
+        """Return the samples at these positions alone.
+
+        Parameters
+        ----------
+        rows
+            Numbers of samples, in any order.
+
+        Returns
+        -------
+        Dataset
+            With inputs, labels, flags and groups of these.
+
+        Examples
+        --------
+        >>> data = Dataset("train", {"scan": torch.rand(4, 3)}, torch.tensor([0, 1, 0, -1]))
+        >>> data.take([2, 0]).labels.tolist(), len(data.take(data.labelled.nonzero()[:, 0]))
+        ([0, 0], 3)
+        """
         rows = torch.as_tensor(rows, device=self.device)
         inputs = {name: self._at(values, rows) for name, values in self.inputs.items()}
         observed = {name: self._at(flags, rows) for name, flags in self.observed.items()}
@@ -123,9 +156,30 @@ class Dataset:
         key: Int[Tensor, "b"] | None = None,
         corrupt: Corruption | None = None,
     ) -> Batch:
-        """The samples at `index`, with only the observed values that `keep` marks; a sample that would lose all its values
-        keeps a random one. `key` seeds the draws for each sample. With `corrupt`, which may leave everything as it is, the
-        batch also has its `truth`."""
+        """Return the samples at `index`.
+
+        Parameters
+        ----------
+        index
+            Numbers of samples.
+        keep
+            Flags of the observed values to keep; a sample that would lose all its values keeps a random one.
+        key
+            Seeds of the random draws for each sample, by default the index.
+        corrupt
+            What to swap and to noise; the batch then also has its `truth`, even if it is nothing.
+
+        Returns
+        -------
+        Batch
+            On the device of the labels.
+
+        Examples
+        --------
+        >>> data = Dataset("train", {"scan": torch.rand(4, 3)}, torch.tensor([0, 1, 0, -1]))
+        >>> data.batch(torch.tensor([1, 3])).labels.tolist()
+        [1, -1]
+        """
         key = index if key is None else key
         known = {name: self._at(flags, index) for name, flags in self.observed.items()}
         observed = known if keep is None else _restrict(known, keep, key)
@@ -164,7 +218,8 @@ class Dataset:
         chosen: Tensor | None = None,
         corrupt: Corruption | None = None,
     ) -> Iterator[Batch]:
-        """The split in order, or its `chosen` rows; `keep` holds flags for all rows, `corrupt` is that of `batch`."""
+        """Yield the split in order, or its `chosen` rows, in batches of that size; `keep` holds flags for all rows, and
+        `corrupt` is that of `batch`."""
         every = torch.arange(len(self)) if chosen is None else chosen
         for index in every.to(self.device).split(size):
             rows = None if keep is None else {name: flags[index] for name, flags in keep.items()}

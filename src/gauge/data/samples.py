@@ -27,6 +27,13 @@ def gather(
     split
         What to call the samples in messages.
 
+    Returns
+    -------
+    Dataset
+        With flags for what is observed.
+
+    Examples
+    --------
     >>> data = gather({"scan": [None, np.ones(2)], "blood": np.array([[1.0, np.nan], [2.0, 3.0]])}, [0, 1])
     >>> data.observed["scan"].tolist(), data.observed["blood"].tolist()
     ([False, True], [[True, False], [True, True]])

@@ -58,10 +58,34 @@ def export(
 
     The graph takes any number of samples. Its inputs are `inputs.NAME` and `observed.NAME` for each modality, for texts
     whose words are counted `terms.NAME` and `counts.NAME`, and `rare` for columns that tell rare categories apart. Its
-    outputs are `probabilities`; those of a network also `logits` and, where it has gates, `scores` and `gates`. A network
-    needs an `example` batch for the shapes of its inputs; a `GaugePlusClassifier` knows them. The columns of a classifier
-    travel along as JSON in the metadata, so that `gauge predict model.onnx` needs no torch. A part that cannot be exported
-    is an error. The written file is compared with the model before this returns.
+    outputs are `probabilities`; those of a network also `logits` and, where it has gates, `scores` and `gates`. The columns
+    of a classifier travel along as JSON in the metadata, so that `gauge predict model.onnx` needs no torch. A part that
+    cannot be exported is an error. The written file is compared with the model before this returns.
+
+    Parameters
+    ----------
+    model
+        A fitted classifier, or a network.
+    path
+        Of the file; it ends in .onnx.
+    example
+        A batch for the shapes of the inputs of a network; classifiers know them.
+
+    Returns
+    -------
+    Exported
+        The shapes of the inputs, the names of the outputs, and how far the file is from the model.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> model = GaugeClassifier(experts="linear", random_state=0, verbose=False).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     exported = export(model, f"{folder}/model.onnx")
+    >>> exported.inputs["inputs.table"], exported.outputs
+    ((4,), ('probabilities',))
     """
     path = Path(path)
     if isinstance(model, GaugeClassifier):

@@ -118,7 +118,37 @@ def load_classifier(
 
 
 class ExportedClassifier(TableClassifier):
-    """The classifier in a file that `gauge.export` wrote; with the same predictions as its own, up to rounding."""
+    """The classifier in a file that `gauge.export` wrote, run by onnxruntime without torch. Its predictions are those of the
+    classifier, up to rounding.
+
+    Parameters
+    ----------
+    path
+        Of the file, which ends in .onnx.
+    image_folder
+        The folder that image paths are relative to.
+    outside_images
+        Whether image paths may lead out of that folder; otherwise such images count as missing.
+
+    Attributes
+    ----------
+    classes_
+        The classes, in the order of `predict_proba`.
+    columns
+        The columns that are read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from gauge import GaugeClassifier, export
+    >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "sex": ["f", None, "m", "m"] * 20})
+    >>> model = GaugeClassifier(experts="linear", random_state=0, verbose=False).fit(table, ["no", "yes", "no", "yes"] * 20)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     difference = export(model, f"{folder}/model.onnx").difference
+    ...     exported = ExportedClassifier(f"{folder}/model.onnx")
+    >>> difference < 1e-5, exported.predict(table[:2]).tolist(), exported.predict_set(table[:1]).shape
+    (True, ['no', 'yes'], (1, 2))
+    """
 
     def __init__(
         self, path: str | Path, *, image_folder: str | Path | None = None, outside_images: bool = False

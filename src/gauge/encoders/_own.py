@@ -23,6 +23,8 @@ class OwnEncoder(Encoder):
         Values such as the module reads: their dtype is that of the trial by which the number of units is found and, where
         they are a table of numbers, each column is standardised by its mean and deviation over these rows, without NaN.
 
+    Examples
+    --------
     >>> encoder = OwnEncoder(nn.Sequential(nn.Flatten(), nn.Linear(12, 5)), (3, 4))
     >>> encoder.units, encoder.width
     (1, 5)
@@ -58,6 +60,13 @@ def check_encoder(module: nn.Module, shape: Sequence[int], *, dtype: torch.dtype
     dtype
         That of its values; whole numbers are tried with zeros, the one code that every vocabulary has.
 
+    Raises
+    ------
+    ValueError
+        With the rule, what the module did, and what to change.
+
+    Examples
+    --------
     >>> check_encoder(nn.Linear(3, 8), (3,))
     >>> check_encoder(nn.Conv2d(1, 4, 3), (1, 8, 8))
     Traceback (most recent call last):

@@ -16,6 +16,15 @@ __all__ = ["Columns"]
 class Columns(Encoder):
     """Each column is read separately, so a missing cell affects only its own unit.
 
+    Parameters
+    ----------
+    shape
+        That of one row, (columns,).
+    width
+        Of the units.
+
+    Examples
+    --------
     >>> Columns((17,), 32).units
     17
     """

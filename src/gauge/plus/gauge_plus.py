@@ -41,8 +41,23 @@ class GaugePlus(Prepared):
     """A `Gauge`, gated or not, whose modalities also predict alone. A head reads its modality's whole unit or, where it has
     none, the mean of its observed units.
 
-    Without `heads`, the prediction is that of the network.
+    Parameters
+    ----------
+    encoder, classifier, imputer
+        As for `Gauge`.
+    subsets_per_step
+        Under how many random subsets of the modalities the network sees each batch; with an imputer, 0 trains it on imputed
+        inputs alone.
+    gating
+        "trust" gates each unit by the learned probability that it is right; by default there are no gates.
+    heads
+        "validated" heads train the encoders by their share of what the network knows of validation samples (see
+        `HeadGradients`), "joint" ones wholly, "detached" ones not at all. With "none" the prediction is the network's.
+    corrupt
+        What is wrong in training batches, so that the combination is learned from such samples, too.
 
+    Examples
+    --------
     >>> from gauge.encoders.mlp import Mlp
     >>> encoder = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
     >>> model = GaugePlus(encoder, Network(lambda sequence, attn_bias=None: sequence, dim=8, num_classes=3))
@@ -66,10 +81,6 @@ class GaugePlus(Prepared):
         heads: Literal["validated", "joint", "detached", "none"] = "validated",
         corrupt: Corruption = SOUND,
     ) -> None:
-        """`gating="trust"` gates each unit by the learned probability that it is right. `validated` heads train the encoders
-        by their share of what the network knows of validation samples (see `HeadGradients`), `joint` ones wholly,
-        `detached` ones not at all. `corrupt`: what is wrong in training batches, so that the combination is learned from
-        such samples too. With an imputer, `subsets_per_step=0` trains the network on imputed inputs alone."""
         super().__init__()
         modalities, dim, classes = len(encoder.unit_counts), classifier.head.in_features, classifier.head.out_features
         has_heads = heads != "none"
@@ -109,8 +120,30 @@ class GaugePlus(Prepared):
         return self.gauge.gate if isinstance(self.gauge.gate, TrustHead) else None
 
     def loss(self, batch: Batch, weights: Float[Tensor, "b"] | None = None) -> dict[str, Tensor]:
-        """One encoding, which the heads read and the network sees under several subsets of the modalities. Each sample
-        counts `weights` times. Heads do not learn from modalities that are known to be wrong."""
+        """Return the terms of the loss, from one encoding, which the heads read and the network sees under several subsets
+        of the modalities. Heads do not learn from modalities that are known to be wrong.
+
+        Parameters
+        ----------
+        batch
+            With labels.
+        weights
+            What each sample counts.
+
+        Returns
+        -------
+        dict
+            The terms whose sum training minimises: "task", "heads" and, if it is learned, "trust".
+
+        Examples
+        --------
+        >>> from gauge.encoders.mlp import Mlp
+        >>> encoder = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
+        >>> model = GaugePlus(encoder, Network(lambda sequence, attn_bias=None: sequence, dim=8, num_classes=3))
+        >>> train = Dataset("train", {"scan": torch.rand(9, 3), "blood": torch.rand(9, 5)}, torch.arange(9) % 3)
+        >>> list(model.loss(train.batch(torch.arange(9))))
+        ['task', 'heads']
+        """
         assert batch.labels is not None
         reading = self.read(batch)
         under = reading if reading.visible is None else self._under_subsets(reading)
@@ -131,6 +164,28 @@ class GaugePlus(Prepared):
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
+        """Return the prediction for a batch, once `gauge.fit` has trained the model.
+
+        Parameters
+        ----------
+        batch
+            With every modality of the encoder; flags say which samples have it.
+
+        Returns
+        -------
+        Prediction
+            The logits and, with trust, the probability that each unit is right.
+
+        Examples
+        --------
+        >>> from gauge.encoders.mlp import Mlp
+        >>> encoder = UnitEncoder({"scan": Mlp((3,), 8)}, dim=8)
+        >>> model = GaugePlus(encoder, Network(lambda sequence, attn_bias=None: sequence, dim=8, num_classes=3))
+        >>> train = Dataset("train", {"scan": torch.rand(9, 3)}, torch.arange(9) % 3)
+        >>> model.prepare(train, train)  # called by `gauge.fit` after training
+        >>> model.predict(train.batch(torch.tensor([2, 5]))).logits.shape
+        torch.Size([2, 3])
+        """
         return self.decide(self.read(batch.check()))
 
     def read(self, batch: Batch) -> PlusReading:

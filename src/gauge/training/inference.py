@@ -57,10 +57,37 @@ def predict_split(
     batch_size: int | None = None,
     predict: Callable[[Batch], Prediction] | None = None,
 ) -> Predictions:
-    """Predictions for every sample, with the masks that all methods share. The method is left in eval mode. `predict` is
-    used in place of its own, if given.
+    """Return predictions for every sample, with the masks that all methods share. The method is left in eval mode.
 
     A method whose prediction depends on the rest of the batch sees batches of 512 on every device, as published.
+
+    Parameters
+    ----------
+    method
+        A trained `GaugePlus`, `Gauge` or other method.
+    data
+        The samples.
+    protocol
+        What to hide, such as "complete", "eta=0.5" or "missing=scan".
+    batch_size
+        Samples in a pass.
+    predict
+        Used in place of the method's own, if given.
+
+    Returns
+    -------
+    Predictions
+        With `probabilities` and `labels`, and `score(metric)` and `interval(metric)`.
+
+    Examples
+    --------
+    >>> from gauge import Gauge, Network, Transformer, UnitEncoder
+    >>> from gauge.encoders.mlp import Mlp
+    >>> encoder = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((2,), 8)}, dim=8)
+    >>> model = Gauge(encoder, Network(Transformer(8, heads=2, depth=1), dim=8, num_classes=2))
+    >>> data = Dataset("test", {"scan": torch.rand(4, 3), "blood": torch.rand(4, 2)}, torch.tensor([0, 1, 0, 1]))
+    >>> predict_split(model, data, "missing=scan").probabilities.shape
+    (4, 2)
     """
     method.eval()
     large = data.device.type == "cuda" and not method.looks_across_batch

@@ -66,12 +66,44 @@ def fit(
 ) -> Progress:
     """Train a method or an imputer; it ends with the weights of its best epoch, or of the last one without `selection`.
 
-    A method is then finished by its `prepare(train, val)`; what has no parameters to train is only finished. Validation
-    samples select the epoch, stop training early, and decide what `prepare` learns, such as the weights of the votes of
-    GAUGE+. Training stops early when `on_epoch` returns True. With a folder, its state is saved there as
-    `last.safetensors`, and a second call continues from it if settings, data and `code` are the same; no finished epoch is
-    lost if `on_epoch` raises. `record=False` turns off CUDA graphs. Under torchrun all processes train one model; the first
-    one writes and reports.
+    A method is then finished by its `prepare(train, val)`; what has no parameters to train is only finished. Under torchrun
+    all processes train one model; the first one writes and reports.
+
+    Parameters
+    ----------
+    method
+        A `GaugePlus`, a `Gauge`, or another method, imputer or pre-trainer; it moves to the device of `train`.
+    train
+        The samples to learn from.
+    val
+        Samples that select the epoch, stop training early, and decide what `prepare` learns, such as the weights of the
+        votes of GAUGE+.
+    settings
+        How to train.
+    folder
+        Where the state of training is saved as `last.safetensors`; a second call continues from it if settings, data and
+        `code` are the same.
+    on_epoch
+        Called after each epoch; training stops when it returns True, and no finished epoch is lost if it raises.
+    code
+        What the state in the folder depends on besides settings and data, such as a version.
+    record
+        False turns off CUDA graphs.
+
+    Returns
+    -------
+    Progress
+        With the `history` of all epochs, and the `best_epoch` and `best_score` where epochs are selected.
+
+    Examples
+    --------
+    >>> from gauge import Gauge, Network, Transformer, UnitEncoder
+    >>> from gauge.encoders.mlp import Mlp
+    >>> encoder = UnitEncoder({"scan": Mlp((3,), 8)}, dim=8)
+    >>> model = Gauge(encoder, Network(Transformer(8, heads=2, depth=1), dim=8, num_classes=2))
+    >>> train = Dataset("train", {"scan": torch.rand(20, 3)}, torch.arange(20) % 2)
+    >>> len(fit(model, train, settings=TrainSettings(epochs=2, batch_size=10)).history)
+    2
     """
     method.to(train.device)
     join_group(train.device)

@@ -79,10 +79,28 @@ class Recorded:
     """A model that predicts faster, with the same results up to rounding.
 
     On a GPU, a prediction is recorded as a CUDA graph for each of a few `sizes` and replayed: a batch is cut into parts of
-    the largest size, and the last part is padded to the next one. On a CPU, predictions stay eager. With `compile`,
-    torch.compile fuses the kernels on either device, which takes a minute for each size. `precision="bf16"` predicts under
-    autocast. The model is put into eval mode. Its weights may change in place later; wrap it again after moving it to
-    another device.
+    the largest size, and the last part is padded to the next one. On a CPU, predictions stay eager. The model is put into
+    eval mode. Its weights may change in place later; wrap it again after moving it to another device.
+
+    Parameters
+    ----------
+    model
+        A `Gauge` or a `GaugePlus`.
+    precision
+        "bf16" predicts under autocast.
+    compile
+        Whether torch.compile fuses the kernels, on either device, which takes a minute for each size.
+    sizes
+        The numbers of samples of which predictions are recorded.
+
+    Examples
+    --------
+    >>> from gauge import Gauge, Network, Transformer, UnitEncoder
+    >>> from gauge.encoders.columns import Columns
+    >>> encoder = UnitEncoder({"table": Columns((5,), 8)}, dim=8)
+    >>> fast = Recorded(Gauge(encoder, Network(Transformer(8, heads=2, depth=1), dim=8, num_classes=3)))
+    >>> fast.predict(Batch({"table": torch.rand(2, 5)}, {"table": torch.ones(2, 5, dtype=torch.bool)})).logits.shape
+    torch.Size([2, 3])
     """
 
     def __init__(
@@ -102,7 +120,27 @@ class Recorded:
         self.calls: dict[object, Call] = {}
 
     def predict(self, batch: Batch) -> Prediction:
-        """The prediction with evidence and gates; a batch that the model's `predict` refuses is refused here too."""
+        """Return the prediction with evidence and gates; a batch that the model's `predict` refuses is refused here too.
+
+        Parameters
+        ----------
+        batch
+            As for the model.
+
+        Returns
+        -------
+        Prediction
+            As the model's, up to rounding.
+
+        Examples
+        --------
+        >>> from gauge import Gauge, Network, Transformer, UnitEncoder
+        >>> from gauge.encoders.columns import Columns
+        >>> encoder = UnitEncoder({"table": Columns((5,), 8)}, dim=8)
+        >>> fast = Recorded(Gauge(encoder, Network(Transformer(8, heads=2, depth=1), dim=8, num_classes=3)))
+        >>> fast.predict(Batch({"table": torch.rand(2, 5)}, {"table": torch.ones(2, 5, dtype=torch.bool)})).gates.shape
+        torch.Size([2, 5])
+        """
         if not (self.compile or batch.index.is_cuda) or not len(batch):
             return self._eager(batch)
         keys = [batch.index] if batch.key is batch.index else [batch.index, batch.key]

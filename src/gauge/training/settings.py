@@ -47,9 +47,44 @@ class Settings(BaseModel):
 
     @classmethod
     def load(cls, path: Path) -> Self:
+        """Return the settings in a YAML file.
+
+        Parameters
+        ----------
+        path
+            Of the file.
+
+        Returns
+        -------
+        Settings
+            Of this class.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     TrainSettings(epochs=3).save(Path(folder) / "settings.yaml")
+        ...     TrainSettings.load(Path(folder) / "settings.yaml").epochs
+        3
+        """
         return cls.parse(read_yaml(path), str(path))
 
     def save(self, path: Path) -> None:
+        """Write the settings to a YAML file.
+
+        Parameters
+        ----------
+        path
+            Of the file.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     TrainSettings(epochs=3).save(Path(folder) / "settings.yaml")
+        ...     TrainSettings.load(Path(folder) / "settings.yaml").epochs
+        3
+        """
         write_text(Path(path), yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
 
 
@@ -76,16 +111,51 @@ Augment = Literal[
 
 
 class TrainSettings(Settings):
-    """How one stage trains. `masks` is the protocol of the training batches and `corrupt` what is wrong in them, for example
-    `swapped=0.2`; `selection` lists the protocols whose mean
-    validation metric chooses the best epoch (none: the last epoch is kept). `precision` matters on a GPU: tf32 rounds the
-    factors of matrix products, bf16 runs the forward pass in half precision. `augment` is one of `AUGMENTATIONS`.
-    `gate_rate` multiplies the learning rate of gates: τ and ρ are two numbers that move by about the rate in a step.
-    In the first `warm_up` of all steps the rate rises linearly to that of the schedule. `weight_decay` is that of AdamW,
-    for weights with two or more dimensions.
+    """How to train. Settings do not change; `settings.model_copy(update={"epochs": 5})` makes others.
 
     NOTE[PAPER] finetune-patience: the paper does not say whether fine-tuning ends early; here it does, after `patience`
     epochs without a better validation score.
+
+    Parameters
+    ----------
+    epochs
+        How often all samples are seen, at most.
+    batch_size
+        Samples in a step.
+    learning_rate
+        That of AdamW.
+    gate_rate
+        Multiplies the learning rate of gates: τ and ρ are two numbers that move by about the rate in a step.
+    warm_up
+        The share of all steps in which the rate rises linearly to that of the schedule.
+    weight_decay
+        That of AdamW, for weights with two or more dimensions.
+    schedule
+        "constant", or "cosine", which falls to zero in the last epoch.
+    patience
+        Training ends after so many epochs without a better validation score, if epochs are selected; None never ends it.
+    masks
+        What is hidden in training batches: a protocol such as "any-subset" or "eta=0.5".
+    corrupt
+        What is wrong in training batches, for example "swapped=0.2".
+    augment
+        How images are changed at random: one of `gauge.data.augmentation.AUGMENTATIONS`.
+    selection
+        The protocols whose mean validation metric chooses the best epoch; without any, the last epoch is kept.
+    metric
+        What is better on validation samples: "accuracy", "auc" ...
+    seed
+        Of all random draws.
+    precision
+        On a GPU "tf32" rounds the factors of matrix products, "bf16" runs the forward pass in half precision.
+    deterministic
+        Whether only operations are used that give the same bits every time.
+
+    Examples
+    --------
+    >>> settings = TrainSettings(epochs=20, learning_rate=3e-3, selection=("complete", "any-subset"))
+    >>> settings.batch_size, settings.schedule
+    (256, 'constant')
     """
 
     epochs: int = Field(ge=0)

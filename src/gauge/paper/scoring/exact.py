@@ -22,9 +22,27 @@ def exact_evidence(classifier: Classifier, tokens: Tokens, **options: Unpack[Sco
 def exact_effects(
     classifier: Classifier, tokens: Tokens, *, units_at_once: int | None = None, **options: Unpack[ScoreOptions]
 ) -> Float[Tensor, "b n"]:
-    """The signed change of the saliency objective when each unit is replaced, the predicted class held fixed.
+    """Return the signed change of the saliency objective when each unit is replaced, the predicted class held fixed.
 
-    `units_at_once=1` runs n separate passes, as timed in the paper; None batches as many as fit moderate memory.
+    Parameters
+    ----------
+    classifier, tokens, **options
+        As for `taylor_evidence`.
+    units_at_once
+        How many units are replaced in one pass: 1 runs n separate passes, as timed in the paper; None batches as many as
+        fit moderate memory.
+
+    Returns
+    -------
+    Tensor
+        [b, n], positive where replacing the unit lowers the logit of the predicted class.
+
+    Examples
+    --------
+    >>> from gauge import Network, Transformer
+    >>> network = Network(Transformer(8, heads=2, depth=1), dim=8, num_classes=3)
+    >>> exact_effects(network, torch.randn(5, 4, 8)).shape
+    torch.Size([5, 4])
     """
     return _effects(classifier, tokens, units_at_once, **options)[0]
 

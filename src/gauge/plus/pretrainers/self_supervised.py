@@ -40,7 +40,11 @@ class SelfSupervised(Pretrainer):
         before they are encoded. Of other modalities units are hidden from the network.
     masked
         The share of a sample's observed cells, and of the units of a modality, that is hidden.
+    projection
+        The width in which modalities are matched.
 
+    Examples
+    --------
     >>> from gauge.encoders.mlp import Mlp
     >>> encoder = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
     >>> pretrainer = SelfSupervised(encoder, Network(lambda sequence, attn_bias=None: sequence, dim=8, num_classes=3))
@@ -78,12 +82,46 @@ class SelfSupervised(Pretrainer):
         self.match = nn.Linear(dim, 2)
 
     def release(self) -> tuple[UnitEncoder, Network]:
+        """Return what was trained, for a model that learns from labels.
+
+        Returns
+        -------
+        UnitEncoder, Network
+            Those that were given, as in `GaugePlus(*pretrainer.release())`.
+
+        Examples
+        --------
+        >>> from gauge.encoders.mlp import Mlp
+        >>> encoder = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
+        >>> network = Network(lambda sequence, attn_bias=None: sequence, dim=8, num_classes=3)
+        >>> SelfSupervised(encoder, network).release() == (encoder, network)
+        True
+        """
         self.network.head.requires_grad_(True)
         return self.encoder, self.network
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """One encoding of the batch without the hidden cells; a sample counts in the terms that it can teach: a single
-        modality is reconstructed, and needs another one to be matched."""
+        """Return the terms of the loss, from one encoding of the batch without the hidden cells. A sample counts in the
+        terms that it can teach: a single modality is reconstructed, and needs another one to be matched.
+
+        Parameters
+        ----------
+        batch
+            Labels are not read.
+
+        Returns
+        -------
+        dict
+            The terms whose sum training minimises: "masked" and, of several modalities, "contrast" and "matching".
+
+        Examples
+        --------
+        >>> from gauge.encoders.columns import Columns
+        >>> network = Network(lambda sequence, attn_bias=None: sequence, dim=8, num_classes=3)
+        >>> pretrainer = SelfSupervised(UnitEncoder({"blood": Columns((5,), 8)}, dim=8), network)
+        >>> list(pretrainer.loss(Batch({"blood": torch.rand(4, 5)}, {"blood": torch.ones(4, dtype=torch.bool)})))
+        ['masked']
+        """
         hidden_cells = self._hidden_cells(batch)
         left = {name: self._flags(batch, name) & ~hidden for name, hidden in hidden_cells.items()}
         units = self.encoder(replace(batch, observed={**batch.observed, **left}))

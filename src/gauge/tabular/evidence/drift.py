@@ -99,8 +99,26 @@ class Profile:
 
 @dataclass(frozen=True)
 class Drift:
-    """`columns` has a line for each column: its stability index, whether its values or its missing rate moved beyond chance,
-    and that in words. `unlike` are the positions of rows unlike the training rows; one in a hundred is by chance."""
+    """What moved in new rows since training; `print` it for a report in words.
+
+    Attributes
+    ----------
+    columns
+        A line for each column: its stability index, whether its values or its missing rate moved beyond chance, and that in
+        words.
+    unlike
+        The positions of rows unlike the training rows; one in a hundred is by chance.
+    rows
+        The number of new rows.
+    names
+        What the rows are called.
+
+    Examples
+    --------
+    >>> columns = pd.DataFrame({"column": ["age"], "index": [0.3], "moved": [True], "words": ["higher"]})
+    >>> Drift(columns, np.array([2]), rows=9, names="abcdefghi").moved
+    ['age']
+    """
 
     columns: pd.DataFrame
     unlike: np.ndarray

@@ -78,6 +78,12 @@ class Evaluation(Mapping[str, float]):
         The labelled rows and the probabilities of all models for them.
     facts
         How the model was trained.
+
+    Examples
+    --------
+    >>> scores = pd.DataFrame({"model": ["classifier"], "metric": ["auc"], "value": [0.9], "low": [0.8], "high": [1.0]})
+    >>> dict(Evaluation(scores, confusion=pd.DataFrame(), rows=20))
+    {'auc': 0.9}
     """
 
     scores: pd.DataFrame
@@ -132,7 +138,22 @@ class Evaluation(Mapping[str, float]):
         } | _plain(more)
 
     def to_html(self, path: str | Path) -> None:
-        """Write a page that works offline, with curves, decisions, subgroups and prediction sets."""
+        """Write a page that works offline, with curves, decisions, subgroups and prediction sets.
+
+        Parameters
+        ----------
+        path
+            Of the page.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from gauge import GaugeClassifier
+        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "ill": [0, 1, 0, 1] * 20})
+        >>> model = GaugeClassifier(experts="linear", random_state=0, verbose=False).fit(table, "ill")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.evaluate(table).to_html(f"{folder}/report.html")
+        """
         assert self.predictions is not None
         rows, tables = self.predictions, self._tables()
         own = self.scores[(self.scores["model"] == "classifier") & np.isfinite(self.scores["value"])]

@@ -21,8 +21,27 @@ TITLE = "Row "
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """The evidence of some rows, as values in `rows`; `explanation[3]` and `explanation[:5]` select one and five of them.
-    `gains` is what each column was worth on rows held out in training, if that was measured."""
+    """The evidence of some rows; `explanation[3]` and `explanation[:5]` select one and five of them.
+
+    Parameters
+    ----------
+    rows
+        The evidence of each row.
+    facts
+        How the model was trained.
+    gains
+        What each column was worth on rows held out in training, if that was measured.
+    part
+        What a column is called.
+
+    Examples
+    --------
+    >>> from gauge.reports.evidence import Unit
+    >>> unit = Unit("age", "number", "age", "31", "observed", used=0.2)
+    >>> Explanation((RowEvidence("Row 0", ("ill", 0.9), (unit,), effects={"age": 0.2}),))
+    Explanation of 1 rows; to_frame(), to_html(path), plot(), [row]
+      Row 0: ill (90 %); age +20
+    """
 
     rows: tuple[RowEvidence, ...]
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -46,7 +65,21 @@ class Explanation:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one line for every unit of every row: how much it was `used` (its signed effect on the probability of the
-        prediction) and how far it is `trusted` (the probability that it is right, in words as `fit`) are two things."""
+        prediction) and how far it is `trusted` (the probability that it is right, in words as `fit`) are two things.
+
+        Returns
+        -------
+        DataFrame
+            With row, label, prediction, column and value of each unit.
+
+        Examples
+        --------
+        >>> from gauge.reports.evidence import Unit
+        >>> unit = Unit("age", "number", "age", "31", "observed", used=0.2, trusted=0.97)
+        >>> explanation = Explanation((RowEvidence("Row 0", ("ill", 0.9), (unit,), effects={"age": 0.2}),))
+        >>> explanation.to_frame()[["column", "value", "used", "fit"]].values.tolist()
+        [['age', '31', 0.2, 'fits']]
+        """
         names = ("row", "label", "prediction", "probability")
         lines = []
         for row in self.rows:
@@ -72,7 +105,22 @@ class Explanation:
         return {name: Gain(*each) for name, *each in zip(sizes.columns, mean, low.clip(0), high, strict=True)}
 
     def to_html(self, path: str | Path) -> None:
-        """Write one file that works offline: a summary of all rows, then every row."""
+        """Write one file that works offline: a summary of all rows, then every row.
+
+        Parameters
+        ----------
+        path
+            Of the page.
+
+        Examples
+        --------
+        >>> from gauge.reports.evidence import Unit
+        >>> unit = Unit("age", "number", "age", "31", "observed", used=0.2, trusted=0.97)
+        >>> explanation = Explanation((RowEvidence("Row 0", ("ill", 0.9), (unit,), effects={"age": 0.2}),))
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     explanation.to_html(f"{folder}/evidence.html")
+        """
         trusts = any(unit.trusted is not None for row in self.rows for unit in row.units)
         trusted = "; and every value one more: how far it is trusted to be right" if trusts else ""
         lead = f"Predicting {self.facts.get('Predicts', 'the label')}. Every {self.part} has a number: how much it was used"
@@ -81,7 +129,21 @@ class Explanation:
         write_text(Path(path), render(page))
 
     def plot(self) -> "Figure":
-        """Return the effects of the columns as a matplotlib figure: signed for a single row, their mean size for several."""
+        """Return the effects of the columns as a figure: signed for a single row, their mean size for several.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Which a notebook shows, and `savefig` writes.
+
+        Examples
+        --------
+        >>> from gauge.reports.evidence import Unit
+        >>> unit = Unit("age", "number", "age", "31", "observed", used=0.2, trusted=0.97)
+        >>> explanation = Explanation((RowEvidence("Row 0", ("ill", 0.9), (unit,), effects={"age": 0.2}),))
+        >>> explanation.plot().axes[0].get_xlabel()
+        'effect on the prediction, points'
+        """
         effects = self.effects
         if len(self) == 1:
             title = f"{self.rows[0].title}: {_prediction(self.rows[0])}"

@@ -62,17 +62,86 @@ class TableClassifier(ABC):
         """Predict few rows at once faster from now on, on a GPU with CUDA graphs: the same predictions up to rounding."""
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of every class, in the order of `classes`; the class prior for a row without values."""
+        """Return the probability of every class.
+
+        Parameters
+        ----------
+        X
+            Rows: a DataFrame, or an array where training had one. Columns may be missing.
+
+        Returns
+        -------
+        ndarray of shape [rows, classes]
+            In the order of `classes`; the class prior for a row without values.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from gauge import ExportedClassifier, GaugeClassifier, export
+        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "ill": [0, 1, 0, 1] * 20})
+        >>> model = GaugeClassifier(experts="linear", random_state=0, verbose=False).fit(table, "ill")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     exported = ExportedClassifier(export(model, f"{folder}/model.onnx").path)
+        >>> exported.predict_proba(table[:5]).shape
+        (5, 2)
+        """
         return self.predict_with_observed(X)[0]
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the class of every row with the largest probability times its `class_weight`: the most probable one unless
-        weights are given, and then not always."""
+        weights are given, and then not always.
+
+        Parameters
+        ----------
+        X
+            As for `predict_proba`.
+
+        Returns
+        -------
+        ndarray of shape [rows]
+            Classes, as in the training labels.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from gauge import ExportedClassifier, GaugeClassifier, export
+        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "ill": [0, 1, 0, 1] * 20})
+        >>> model = GaugeClassifier(experts="linear", random_state=0, verbose=False).fit(table, "ill")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     exported = ExportedClassifier(export(model, f"{folder}/model.onnx").path)
+        >>> exported.predict(table[:2]).tolist()
+        [0, 1]
+        """
         return self.decide(self.predict_proba(X))
 
     def predict_set(self, X: Any, coverage: float = COVERAGE, *, by_class: bool = False) -> np.ndarray:
-        """Return which classes each row may have, so that the right one is among them with this probability, `by_class` for
-        rows of any class: [rows, classes]."""
+        """Return the classes that each row may have, so that the right one is among them with probability `coverage`.
+
+        Parameters
+        ----------
+        X
+            As for `predict_proba`.
+        coverage
+            How often the right class is in the set.
+        by_class
+            Whether the promise holds for the rows of every class, also of a rare one; sets are larger.
+
+        Returns
+        -------
+        ndarray of bool and shape [rows, classes]
+            In the order of `classes`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from gauge import ExportedClassifier, GaugeClassifier, export
+        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "ill": [0, 1, 0, 1] * 20})
+        >>> model = GaugeClassifier(experts="linear", random_state=0, verbose=False).fit(table, "ill")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     exported = ExportedClassifier(export(model, f"{folder}/model.onnx").path)
+        >>> exported.predict_set(table[:2], coverage=0.95).tolist()
+        [[True, False], [False, True]]
+        """
         check_coverage(coverage)
         return self.sets(*self.predict_with_observed(X), coverage, by_class=by_class)
 
