@@ -20,7 +20,7 @@ from gauge.tabular import demo
 ROOT = Path(__file__).parent.parent
 PICTURE, FACTS = ROOT / "docs" / "evidence-page.png", ROOT / "docs" / "evidence-page.json"
 ROW = 35  # of the test rows: a Volvo, with reasons for and against, and two values missing
-WIDTH = 1000  # pixels
+WIDTH = 760  # pixels; phones show the picture at half of that
 
 
 def explain_and_compare(page: Path) -> dict[str, list[float]]:
@@ -56,7 +56,7 @@ def main() -> None:
         tab.value("document.querySelector('#row-1 a').remove()")  # back to all rows
         tops = "document.getElementById('row-{}').getBoundingClientRect().top + scrollY"
         top, bottom = (tab.value(tops.format(number)) for number in (1, 2))
-        clip = {"x": 0, "y": top + 8, "width": WIDTH, "height": bottom - top - 24, "scale": 1.5}
+        clip = {"x": 0, "y": top + 8, "width": WIDTH, "height": bottom - top - 44, "scale": 1.5}
         shot = tab("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"]
     image = Image.open(io.BytesIO(base64.b64decode(shot))).convert("RGB")
     image.quantize(256).save(PICTURE, optimize=True)

@@ -16,7 +16,7 @@ from report.results import (
     DIGITS,
     ETA,
     FACES,
-    GAMMA,
+    GAMMA_SHOWN,
     METHODS,
     NORMALIZATIONS,
     NOT_MEASURED,
@@ -42,8 +42,8 @@ from report.results import (
 
 def with_iterative(folder: str) -> str:
     """Every γ, and GAUGE also with another imputer."""
-    table = table_of(folder, GAMMA, tuple(row for row in NOT_SCORERS if row not in NORMALIZATIONS))
-    other = {"gauge on the iterative imputer": table_of(f"{folder}/iterative", GAMMA).rows["gauge"]}
+    table = table_of(folder, GAMMA_SHOWN, tuple(row for row in NOT_SCORERS if row not in NORMALIZATIONS))
+    other = {"gauge on the iterative imputer": table_of(f"{folder}/iterative", GAMMA_SHOWN).rows["gauge"]}
     return replace(table, rows=table.rows | other).markdown()
 
 
@@ -71,7 +71,7 @@ def methods(folder: str) -> str:
         method, variant = Row.parse(row)
         if reason := Experiment(benchmark="leaf99", method=method, variant=variant).unsupported():
             refused[row] = reason
-    return table_of(folder, GAMMA, METHODS, refused=refused, pairs=pairs(folder)).markdown()
+    return table_of(folder, GAMMA_SHOWN, METHODS, refused=refused, pairs=pairs(folder)).markdown()
 
 
 def polymnist_methods() -> Table:
@@ -167,11 +167,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "polymnist-scoring": lambda: scoring("polymnist/cosine", ("eta=0.8", "every=0.8"), paper=PUBLISHED["polymnist"]),
     "mst": lambda: accuracy("mst", DIGITS),
     "mst-methods": mst_methods,
-    "leaf99-disjoint": lambda: whole("leaf99/disjoint", GAMMA, ("gamma=0.9", "gamma=0.5")),
+    "leaf99-disjoint": lambda: whole("leaf99/disjoint", GAMMA_SHOWN, ("gamma=0.9", "gamma=0.5")),
     "mst-long": lambda: whole("mst/long", DIGITS, ("missing=mnist+text", "complete")),
     "celeba-long": lambda: whole("celeba/long", FACES, ("missing=text", "complete")),
-    "ham10000-long": lambda: whole("ham10000/long", GAMMA, ("gamma=1", "complete")),
-    "celeba-table": lambda: whole("celeba_table", GAMMA, ("gamma=1", "gamma=0.5", "complete")),
+    "ham10000-long": lambda: whole("ham10000/long", GAMMA_SHOWN, ("gamma=1", "complete")),
+    "celeba-table": lambda: whole("celeba_table", GAMMA_SHOWN, ("gamma=1", "gamma=0.5", "complete")),
     "imputer-rows": lambda: imputers("celeba_table", "celeba_table/balanced", ("gamma=0.5", "gamma=0.9", "gamma=1")),
     "polymnist5k-oracle": lambda: against("polymnist5k/oracle", "polymnist5k/readings", PAPER_ETA, PAPER_ETA),
     **{

@@ -11,6 +11,7 @@ from report.results import (
     ETA,
     FACES,
     GAMMA,
+    GAMMA_SHOWN,
     HEADS_ONLY,
     NOT_MEASURED,
     SHARED,
@@ -221,5 +222,5 @@ TABLES: dict[str, Callable[[], str]] = {
     **{name: partial(all_rows, trial, (benchmark,), protocols) for name, (benchmark, protocols) in FAIR.items()},
     "polysum-rate1e3": lambda: all_rows(rows_in, ("polysum/rate1e3",), SUMS),
     "plus-goals": plus_goals,
-    "plus-calibration": lambda: calibration("leaf99/disjoint", ("gauge_plus", VOTES, *SHARED), GAMMA),
+    "plus-calibration": lambda: calibration("leaf99/disjoint", ("gauge_plus", VOTES, *SHARED), GAMMA_SHOWN),
 }

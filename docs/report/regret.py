@@ -1,6 +1,6 @@
 """The regret table: joint, separate and mixed training on every benchmark, and where GAUGE+ is level with the best."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from gauge_lab.comparison import overlap_of
@@ -85,15 +85,21 @@ def regret_level() -> str:
     scores, overlaps = measured()
     if not scores:
         return NOT_MEASURED
-    lines = ["| benchmark | condition | best other row | GAUGE+ minus it | |", "|---" * 5 + "|"]
-    verdicts = Counter[str]()
+    verdicts: dict[str, list[str]] = defaultdict(list)
+    shown: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for level in levels(scores, "gauge_plus", overlaps):
-        best, verdict = ROWS.get(level.best, level.best), _verdict(level)
-        verdicts[verdict.split(" (")[0]] += 1
-        lines.append(f"| {level.benchmark} | {level.condition} | {best} | {level.difference:+.2f} | {verdict} |")
-    counted = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
-    ending = f"Margin {MARGIN:g} point, p values corrected by Holm over all {len(lines) - 2} rows: {counted}."
-    return "\n".join(lines) + f"\n\n{ending}\n"
+        verdict, _, p_value = _verdict(level).partition(" (")
+        best = ROWS.get(level.best, level.best) + (f", {p_value}" if p_value else ")")
+        verdicts[verdict].append(level.condition)
+        shown[level.benchmark][verdict].append(f"{level.condition} {level.difference:+.2f} ({best}")
+    heads = [verdict for verdict in ("level", "not behind", "undecided", "too few seeds") if verdict in verdicts]
+    lines = [f"| benchmark | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
+    for benchmark, conditions in shown.items():
+        lines.append(f"| {benchmark} | {' | '.join('; '.join(conditions[verdict]) for verdict in heads)} |")
+    counts = {verdict: len(verdicts[verdict]) for verdict in heads}
+    ending = f"Margin {MARGIN:g} point, p values corrected by Holm over all {sum(counts.values())} conditions: "
+    ending += ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    return "\n".join(lines) + f"\n\n{ending}. In parentheses the best other row.\n"
 
 
 def regret_better() -> str:

@@ -73,6 +73,8 @@ NORMALIZATIONS = ("gauge:gauge-zscore", "gauge:gauge-raw")
 NOT_SCORERS = tuple(row for row in ROWS if row not in SCORERS[1:])
 NOT_MEASURED = "*Not measured yet.*\n"
 GAMMA = ("complete", "gamma=0.1", "gamma=0.3", "gamma=0.5", "gamma=0.7", "gamma=0.9", "gamma=1")
+GAMMA_SHOWN = ("complete", "gamma=0.5", "gamma=0.9", "gamma=1")  # the other rates are in the files of results
+SHOWN: dict[tuple[str, ...], tuple[str, ...]] = {GAMMA: GAMMA_SHOWN, ETA: PAPER_ETA}  # of long tables
 GRIDS = tuple(f"gauge:gauge-grid{side}" for side in (3, 4, 5, 6, 8))
 FACES = ("complete", "missing=img", "missing=text")
 DIGITS: tuple[str, ...] = (
@@ -155,6 +157,7 @@ def beside(folders: Mapping[str, str], protocols: tuple[str, ...], tested: tuple
     """Rows, each from its folder, and the first minus every other over the seeds that both have, under the protocols that
     are `tested` (all by default); p values are corrected by Holm over the rows of one condition."""
     first, *others = folders
+    protocols = SHOWN.get(protocols, protocols)
     tables = [table_of(folder, protocols, (row,)) for row, folder in folders.items()]
     names = {row: label(folder, row) for row, folder in folders.items()}
     table = replace(tables[0], rows={row: cells for part in tables for row, cells in part.rows.items()}, names=names)

@@ -1,4 +1,4 @@
-"""GAUGE: classification from incomplete multimodal data that weighs every piece of evidence.
+"""GAUGE: classification with missing values and modalities, and reasons for every prediction.
 
 The public names stand in `__init__.pyi`. They load when first used, so `import gauge` costs next to nothing.
 """

@@ -17,6 +17,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from gauge import GaugeClassifier
+from gauge.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -43,6 +44,12 @@ def test_a_lock_file_holds_all_that_the_project_names_in_versions_it_allows(lock
         name = re.sub(r"[-_.]+", "-", wanted.name).lower()
         if name != "gauge-ml":
             assert pinned[name] in wanted.specifier, line
+
+
+def test_pip_the_command_the_site_and_the_citation_say_the_same():
+    for name in ("mkdocs.yml", "CITATION.cff"):
+        assert f'"{PROJECT["description"]}"' in (ROOT / name).read_text(encoding="utf-8"), name
+    assert app.info.help.startswith(PROJECT["description"])
 
 
 def test_what_is_served_is_what_was_tested():

@@ -18,8 +18,8 @@ from gauge.cli.output import print_markdown
 
 app = typer.Typer(
     name="gauge",
-    help="Classify rows of tables, images and text with missing values: experts weighed on rows held out, and every "
-    "prediction explained by the values it used. Start with `gauge demo`.",
+    help="Classification with missing values and modalities: tables, texts, images and signals as they are, and reasons "
+    "for every prediction. Start with `gauge demo --table`.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
