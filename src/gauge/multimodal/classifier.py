@@ -67,8 +67,10 @@ class GaugePlusClassifier:
         own that makes a vector [b, c], or a sequence of vectors [b, n, c], of b samples. `gauge.check_encoder` tests it.
     classes
         The names of the classes.
-    dim, depth
-        Width and number of blocks of the Transformer that reads all modalities together.
+    dim
+        The width of the Transformer that reads all modalities together.
+    depth
+        Its number of blocks.
     trust
         Whether to learn how far each modality can be trusted, from training samples some of whose modalities are swapped.
     settings

@@ -43,8 +43,10 @@ class GaugePlus(Prepared):
 
     Parameters
     ----------
-    encoder, classifier, imputer
+    encoder, classifier
         As for `Gauge`.
+    imputer
+        As for `Gauge`; without one, missing modalities are hidden.
     subsets_per_step
         Under how many random subsets of the modalities the network sees each batch; with an imputer, 0 trains it on imputed
         inputs alone.

@@ -582,8 +582,10 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y
-            Rows, and their labels or the name of the column that has them, by default that of training.
+        X
+            Rows: a DataFrame, or what `fit` takes. Columns may be missing.
+        y
+            Labels or the name of the column that has them, by default that of training.
         threshold
             From which probability on a row counts as positive: a number, or "sensitivity=0.95", "specificity=0.9" or
             "cost=5" (a missed case costs five false alarms), which rows held out from training choose.

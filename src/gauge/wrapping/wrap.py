@@ -40,8 +40,10 @@ def wrap(
     fixed
         The number of first positions that are never gated: by default those that are the same for every input (CLS,
         registers), one position of a text, and the first position if the head reads it alone.
-    gate, score
-        How tokens are scored, and scores become gates.
+    gate
+        How scores become gates; given one, gates are applied from the start.
+    score
+        How tokens are scored.
     max_leak
         The largest share of a token's effect that may be left when its gate is closed.
 
