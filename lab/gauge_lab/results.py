@@ -147,10 +147,29 @@ def evaluate(
     details: Mapping[str, Any] | None = None,
     trained: Mapping[str, Any] | None = None,
 ) -> tuple[Result, Predictions]:
-    """The metric of a method on a split under a protocol, and the predictions.
+    """Return the metric of a method on a split under a protocol, and the predictions.
 
-    The config of the result holds the overrides of the experiment and `details`; `trained` is the record of the training:
-    commit, code and hardware.
+    Parameters
+    ----------
+    method
+        A trained method.
+    data
+        Labelled samples.
+    protocol
+        What to hide, such as "complete" or "eta=0.8".
+    experiment
+        Benchmark, method, variant and seed, which the result names; its config holds the overrides.
+    metric
+        What is measured.
+    details
+        More for the config of the result.
+    trained
+        The record of the training: commit, code and hardware.
+
+    Returns
+    -------
+    Result, Predictions
+        What `results.json` holds, and the probabilities of all samples.
     """
     started = time.perf_counter()
     protocol = parse_protocol(protocol) if isinstance(protocol, str) else protocol
