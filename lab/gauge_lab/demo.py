@@ -206,7 +206,7 @@ def _samples(
     order = np.argsort(-counts, kind="stable")[:3]
     outcomes = [(int(rows[first[each]]), 100 * counts[each] / len(rows)) for each in order]
     return tuple(
-        _sample(f"Test {what} {row}: {share:.0f} of 100 come out so", batch, row, predictions, labels, **shown)
+        _sample(f"Test {what} {row}: {share:.0f} of 100 have this outcome", batch, row, predictions, labels, **shown)
         for row, share in outcomes
     )
 
