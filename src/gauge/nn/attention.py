@@ -87,19 +87,6 @@ class Block(nn.Module):
 class Transformer(Backbone):
     """`depth` blocks that all receive the same attention bias; no qkv bias, no dropout, no final norm.
 
-    Parameters
-    ----------
-    dim
-        The width of the tokens.
-    heads
-        Of the attention of every block; they divide `dim`.
-    depth
-        The number of blocks.
-    mlp_ratio
-        The width of the hidden layer of every block, in multiples of `dim`.
-
-    Examples
-    --------
     >>> sum(p.numel() for p in Transformer(128, heads=4, depth=2).parameters())
     395776
     """

@@ -39,27 +39,6 @@ def taylor_evidence(classifier: Classifier, tokens: Tokens, **options: Unpack[Sc
     cancellation.
 
     The signed sum would nearly vanish, because a pre-norm backbone is invariant to a token's scale.
-
-    Parameters
-    ----------
-    classifier
-        A function of tokens [b, n, c] and an attention bias or None that returns logits [b, k], such as a `Network`.
-    tokens
-        The units as they enter the backbone.
-    **options
-        `reference`: what replaces a unit, zero by default; `objective`: "logit" or "nll".
-
-    Returns
-    -------
-    Evidence
-        The scores [b, n] and the logits of the ungated pass, without a graph.
-
-    Examples
-    --------
-    >>> from gauge import Transformer
-    >>> network = Network(Transformer(8, heads=2, depth=1), dim=8, num_classes=3)
-    >>> taylor_evidence(network, torch.randn(5, 4, 8)).scores.shape
-    torch.Size([5, 4])
     """
     logits, gradient = ungated_gradient(classifier, tokens, options.get("objective", "logit"))
     reference = options.get("reference")
@@ -120,24 +99,8 @@ def uses_zscore(count: int, normalization: Normalization = "adaptive") -> bool:
 
 def normalize_scores(scores: Scores, normalization: Normalization = "adaptive", *, visible: Visible = None) -> Scores:
     """(score - mean) / max(σ, ε) within each sample when it has more than three units, the raw scores otherwise (Eq. 6). σ
-    is the unbiased estimate.
+    is the unbiased estimate; units outside `visible` are left out of the statistics.
 
-    Parameters
-    ----------
-    scores
-        Of each unit, [b, n].
-    normalization
-        "adaptive" as above, or "zscore" or "raw" whatever the number of units.
-    visible
-        Flags [b, n]; other units are left out of the statistics.
-
-    Returns
-    -------
-    Tensor
-        [b, n], without a graph.
-
-    Examples
-    --------
     >>> normalize_scores(torch.tensor([[1.0, 2.0, 3.0, 4.0]])).sum().abs().item() < 1e-6
     True
     """
@@ -168,13 +131,6 @@ def pool_by_modality(scores: Scores, modality: Int[Tensor, "n"], *, visible: Vis
 class Gate(nn.Module):
     """sigmoid((s - τ) / exp(ρ)) (Eq. 7). τ and ρ are the two parameters that GAUGE adds to a model.
 
-    Parameters
-    ----------
-    threshold
-        Where τ starts.
-
-    Examples
-    --------
     >>> Gate(threshold=0.5)(torch.tensor([[0.5]])).item()
     0.5
     """
@@ -190,23 +146,7 @@ class Gate(nn.Module):
 
 def attention_bias(gates: Scores) -> Float[Tensor, "b 1 1 s"]:
     """log max(gate, 1e-9) for every key, 0 for CLS, in float32 (Eq. 9): multiplies a key's unnormalised attention by its
-    gate.
-
-    Parameters
-    ----------
-    gates
-        Of each unit, [b, n], from 0 to 1.
-
-    Returns
-    -------
-    Tensor
-        [b, 1, 1, n + 1], to be added to the attention logits.
-
-    Examples
-    --------
-    >>> attention_bias(torch.tensor([[1.0, 0.5]])).flatten().tolist()
-    [0.0, 0.0, -0.693...]
-    """
+    gate."""
     return F.pad(gates.float().clamp_min(GATE_FLOOR).log(), (1, 0))[:, None, None, :]
 
 
@@ -251,32 +191,8 @@ class Reading:
 
 
 class Gauge(Method):
-    """A gated classifier over a frozen imputer (Eqs. 1 to 10, Algorithm 1). Encoders run once per step; the scoring pass
-    and the gated pass share their tokens.
-
-    Parameters
-    ----------
-    encoder
-        Turns a batch into units.
-    classifier
-        The network that reads them.
-    imputer
-        Anything with `complete(batch)`; it is not trained. Without one, missing units are hidden and the others gated.
-    gating
-        How evidence becomes gates, by default as in the paper.
-    gate
-        In place of Eqs. 6 and 7: a module from the evidence and the reading of a batch to its gates [b, n], which come back
-        as they enter the attention.
-
-    Examples
-    --------
-    >>> from gauge import Transformer
-    >>> from gauge.encoders.mlp import Mlp
-    >>> encoder = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
-    >>> model = Gauge(encoder, Network(Transformer(8, heads=2, depth=1), dim=8, num_classes=3))
-    >>> flags = {name: torch.ones(2, dtype=torch.bool) for name in ("scan", "blood")}
-    >>> model.predict(Batch({"scan": torch.rand(2, 3), "blood": torch.rand(2, 5)}, flags)).gates.shape
-    torch.Size([2, 2])
+    """A gated classifier over a frozen imputer (Eqs. 1 to 10, Algorithm 1). Without an imputer, missing units are hidden and
+    the others gated. Encoders run once per step; the scoring pass and the gated pass share their tokens.
 
     NOTE[PAPER] scoring-mode: the paper does not say in which mode the scoring pass runs; here in that of the step: in
     training, BatchNorm and dropout are those of the gated pass.
@@ -293,6 +209,8 @@ class Gauge(Method):
         gating: Gating | None = None,
         gate: Callable[[Evidence, Reading], Tensor] | None = None,
     ) -> None:
+        """`gate` takes the place of Eqs. 6 and 7: a module from the evidence and the reading of a batch to its gates [b, n],
+        which come back as they enter the attention."""
         super().__init__()
         self.encoder, self.classifier = encoder, classifier
         self.imputer = None if imputer is None else Frozen(imputer)
@@ -307,55 +225,13 @@ class Gauge(Method):
         return list(self.gate.parameters()) if isinstance(self.gate, Gate) else []
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Return the cross-entropy of the gated prediction (Eq. 10).
-
-        Parameters
-        ----------
-        batch
-            With labels.
-
-        Returns
-        -------
-        dict
-            Of one term, "task".
-
-        Examples
-        --------
-        >>> from gauge import Transformer
-        >>> from gauge.encoders.columns import Columns
-        >>> encoder = UnitEncoder({"blood": Columns((5,), 8)}, dim=8)
-        >>> model = Gauge(encoder, Network(Transformer(8, heads=2, depth=1), dim=8, num_classes=3))
-        >>> flags = {"blood": torch.ones(2, 5, dtype=torch.bool)}
-        >>> list(model.loss(Batch({"blood": torch.rand(2, 5)}, flags, labels=torch.tensor([0, 2]))))
-        ['task']
-        """
+        """The cross-entropy of the gated prediction (Eq. 10)."""
         assert batch.labels is not None
         return {"task": F.cross_entropy(self(batch).logits, batch.labels)}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
-        """Return the prediction with evidence and gates; the values of the batch and the scores are checked.
-
-        Parameters
-        ----------
-        batch
-            With the modalities of the encoder.
-
-        Returns
-        -------
-        Prediction
-            Logits, evidence and a gate for every unit.
-
-        Examples
-        --------
-        >>> from gauge import Transformer
-        >>> from gauge.encoders.columns import Columns
-        >>> encoder = UnitEncoder({"blood": Columns((5,), 8)}, dim=8)
-        >>> model = Gauge(encoder, Network(Transformer(8, heads=2, depth=1), dim=8, num_classes=3))
-        >>> flags = {"blood": torch.ones(2, 5, dtype=torch.bool)}
-        >>> model.predict(Batch({"blood": torch.rand(2, 5)}, flags)).gates.shape
-        torch.Size([2, 5])
-        """
+        """The prediction with evidence and gates; the values of the batch and the scores are checked."""
         prediction = self(batch.check())
         if prediction.evidence is not None:
             self._check(prediction.evidence, batch)

@@ -15,17 +15,8 @@ from gauge.types import Backbone, SupportsAttention
 class Network(nn.Module):
     """(tokens, attn_bias) -> logits: prepends CLS, runs the backbone, reads the first position (Eq. 1).
 
-    Parameters
-    ----------
-    backbone
-        A `Backbone` or any function of (sequence, attn_bias); `check_backbone` tests its contract.
-    dim
-        The width of the tokens.
-    num_classes
-        The number of logits.
+    The backbone is a `Backbone` or any function of (sequence, attn_bias); `check_backbone` tests its contract.
 
-    Examples
-    --------
     >>> from gauge import Transformer
     >>> network = Network(Transformer(16, heads=2, depth=2), dim=16, num_classes=3)
     >>> network(torch.zeros(5, 4, 16)).shape

@@ -42,20 +42,12 @@ class Frozen(nn.Module):
 class UnitEncoder(nn.Module):
     """Encoders, a LayerNorm for each modality, and embeddings -> Units. Runs once per step; all passes share the tokens.
 
+    Units of an encoder whose width differs from `dim` are projected. With `shared_embedding`, all modalities but the first
+    have one modality embedding.
+
     NOTE[PAPER] shared-embedding: DyMo's code for PolyMNIST looks its modality embedding up with a boolean tensor, so that
     all modalities but the first share one; here each has its own by default.
 
-    Parameters
-    ----------
-    encoders
-        One for each modality, in the order of the batches.
-    dim
-        The width of the units; those of an encoder with another width are projected.
-    shared_embedding
-        Whether all modalities but the first have one modality embedding.
-
-    Examples
-    --------
     >>> from gauge.encoders.mlp import Mlp
     >>> encode = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
     >>> encode.unit_counts
