@@ -22,7 +22,6 @@ TEXT = mst.BENCHMARK.imputer_options | CODERS
 WORDS = mst.BENCHMARK.modalities | {"mnist": replace(mst.BENCHMARK.modalities["mnist"], options={"hidden": 8})}
 PAIRS = dict.fromkeys(polysum.VIEWS, IMAGE)
 LEAF99 = replace(leaf99.BENCHMARK, **TABLE | MEAN | SIZES, num_classes=3)
-LEAF99_TIP = replace(LEAF99, imputer="tip", imputer_options=TABLE["imputer_options"] | {"resnet": 0})
 OTHERS = {
     "image-and-table": LEAF99,
     "images-and-text": replace(mst.BENCHMARK, **SIZES, modalities=WORDS, imputer_options=TEXT),

@@ -13,12 +13,12 @@ from gauge import Batch, Dataset
 from gauge.data.dataset import as_values
 from gauge.imputers.mopoe import Balance, Coder, MoPoE
 from gauge.imputers.nearest import Nearest
-from gauge.nn import residual
 from gauge.nn.likelihoods import Categorical
 from gauge.randomness import seeded
 from gauge.registry import IMPUTERS
 from gauge.types import Trainable
 from gauge.values import over_values
+from gauge_lab import coders as lab
 
 NAMES = helpers.imputers()
 BLIND = [name for name in NAMES if not IMPUTERS.get(name).reads_hidden_values]
@@ -244,17 +244,13 @@ def speaking(kind: str, **options) -> MoPoE:
     with seeded(0, kind):
         if kind == "residual":
             image, text = data.shapes.values()
-            coders = {
-                "image": Coder(
-                    image, residual.residual_image(image, 10, 4), residual.residual_image_decoder(image, 5, 4)
-                ),
-                "text": Coder(
-                    text, residual.residual_text(text, 10, 4), residual.residual_text_decoder(text, 5, 4), Categorical()
-                ),
-            }
-            return MoPoE(coders, style=2, **options).eval()
+            images = Coder(image, lab.residual_image(image, 10, 4), lab.residual_image_decoder(image, 5, 4))
+            networks = lab.residual_text(text, 10, 4), lab.residual_text_decoder(text, 5, 4)
+            words = Coder(text, *networks, Categorical())
+            return MoPoE({"image": images, "text": words}, style=2, **options).eval()
         style = 2 if kind == "style" else 0
-        return MoPoE.from_dataset(data, 3, {"text": "conv_text"}, style=style, channels=(4, 5), hidden=6, **options)
+        coders = {"text": lab.CODERS["conv_text"]}
+        return MoPoE.from_dataset(data, 3, coders, style=style, channels=(4, 5), hidden=6, **options)
 
 
 def half_spoken(kind: str) -> Batch:
@@ -348,10 +344,10 @@ def test_a_batch_of_another_layout_is_an_error_that_says_what_differs():
 
 def test_a_coder_that_does_not_exist_or_does_not_fit_is_refused_before_training():
     data = spoken("plain")
-    with pytest.raises(ValueError, match="there is no coder 'conv_txt'; did you mean 'conv_text'?"):
-        MoPoE.from_dataset(data, 3, {"text": "conv_txt"})
+    with pytest.raises(ValueError, match="there is no coder 'conv_img'; did you mean 'conv_image'?"):
+        MoPoE.from_dataset(data, 3, {"text": "conv_img"})
     with pytest.raises(ValueError, match="there is no modality 'txt'; did you mean 'text'?"):
-        MoPoE.from_dataset(data, 3, {"txt": "conv_text"})
+        MoPoE.from_dataset(data, 3, {"txt": "conv_image"})
     with pytest.raises(
         ValueError, match="coder of modality 'text' does not fit: a convolution stack reads square images"
     ):
@@ -359,6 +355,6 @@ def test_a_coder_that_does_not_exist_or_does_not_fit_is_refused_before_training(
     with pytest.raises(
         ValueError, match=r"'image' does not fit: conv_vector reads \[channels, 32, 32\], not \[1, 8, 8\]"
     ):
-        MoPoE.from_dataset(data, 3, {"image": "conv_vector", "text": "conv_text"})
+        MoPoE.from_dataset(data, 3, {"image": lab.CODERS["conv_vector"], "text": lab.CODERS["conv_text"]})
     with pytest.raises(ValueError, match="there is no modality 'sound'"):
         MoPoE({}, balance=Balance(weights={"sound": 1.0}))

@@ -3,15 +3,15 @@
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 
 from gauge import Dataset, UnitEncoder
 from gauge.encoders.resnet_grid import ResnetGrid
 from gauge.imputers.mopoe import MoPoE
 from gauge.imputers.tip import TIP, Roles
-from gauge.nn import residual
 from gauge.nn.resnet import ResNet
 from gauge.registry import ENCODERS
+from gauge_lab.coders import CODERS
 from gauge_lab.encoders.tabular import Tabular
 
 MST = {"mnist": (1, 28, 28), "svhn": (3, 32, 32), "text": (8, 71)}
@@ -52,7 +52,7 @@ def test_the_imputer_of_polymnist_has_the_published_size():
 
 
 def test_the_imputer_of_mst_has_the_published_size():
-    coders = {"mnist": "mlp", "svhn": "conv_vector", "text": "conv_text"}
+    coders = {"mnist": "mlp", "svhn": CODERS["conv_vector"], "text": CODERS["conv_text"]}
     weights = {"mnist": 3072 / 784, "svhn": 1.0, "text": 384.0}
     assert parameters(MoPoE.from_dataset(zeros(MST), latent=20, coders=coders, weights=weights)) == 1_411_826
 
@@ -63,22 +63,11 @@ def test_the_imputer_of_celeba_has_the_published_size():
         latent=32,
         style=32,
         beta_style=2.0,
-        coders={"img": "residual_image", "text": "residual_text"},
+        coders={"img": CODERS["residual_image"], "text": CODERS["residual_text"]},
         weights={"img": 1 / 3, "text": 16.0},
         style_weights={"img": 1.0, "text": 5.0},
     )
     assert parameters(mopoe) == 70_326_218
-
-
-def sides(network: nn.Sequential, x: Tensor) -> list[int]:
-    """The side after every convolution or block."""
-    emitted: list[int] = []
-    kinds = (residual.ResidualBlock, nn.Conv1d, nn.Conv2d, nn.ConvTranspose1d, nn.ConvTranspose2d)
-    for layer in network:
-        if isinstance(layer, kinds):
-            layer.register_forward_hook(lambda module, inputs, output: emitted.append(output.shape[-1]))
-    network.eval()(x)
-    return emitted
 
 
 DVM = (22, 13, 3, 12) + (1,) * 13

@@ -22,6 +22,7 @@ from gauge_lab.benchmarks.readers.folders import find_folder
 from gauge_lab.benchmarks.readers.notes import join_notes, part_note
 from gauge_lab.benchmarks.readers.squares import find_images
 from gauge_lab.benchmarks.readers.text import ALPHABET, one_hot
+from gauge_lab.coders import CODERS
 
 __all__ = ["BENCHMARK"]
 
@@ -77,7 +78,7 @@ BENCHMARK = Benchmark(
         "latent": 32,
         "style": 32,
         "beta_style": 2.0,
-        "coders": {"img": "residual_image", "text": "residual_text"},
+        "coders": {"img": CODERS["residual_image"], "text": CODERS["residual_text"]},
         "weights": {"img": 4096 / 12288, "text": 16.0},
         "style_weights": {"img": 1.0, "text": 5.0},
     },

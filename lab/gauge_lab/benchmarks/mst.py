@@ -16,6 +16,7 @@ from gauge_lab.benchmarks.readers.folders import find_folder
 from gauge_lab.benchmarks.readers.mst import prepared_digits, prepared_folder, prepared_pairs
 from gauge_lab.benchmarks.readers.notes import join_notes, part_note
 from gauge_lab.benchmarks.readers.text import ALPHABET, one_hot
+from gauge_lab.coders import CODERS
 
 __all__ = ["BENCHMARK"]
 
@@ -94,7 +95,7 @@ BENCHMARK = Benchmark(
     imputer="mopoe",
     imputer_options={
         "latent": 20,
-        "coders": {"mnist": "mlp", "svhn": "conv_vector", "text": "conv_text"},
+        "coders": {"mnist": "mlp", "svhn": CODERS["conv_vector"], "text": CODERS["conv_text"]},
         "weights": {"mnist": 3072 / 784, "svhn": 1.0, "text": 3072 / 8},
     },
     settings=StageSettings(

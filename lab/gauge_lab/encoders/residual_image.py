@@ -1,7 +1,7 @@
 """Image of side 64 -> one unit: a residual network with BatchNorm and dropout (CelebA's image)."""
 
 from gauge.encoders._vector import NetworkVector
-from gauge.nn.residual import residual_image
+from gauge_lab.coders import residual_image
 
 __all__ = ["ResidualImage"]
 

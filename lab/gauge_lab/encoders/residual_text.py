@@ -1,7 +1,7 @@
 """Long one-hot text -> one unit: a residual network with BatchNorm and dropout over 256 positions (CelebA's text)."""
 
 from gauge.encoders._vector import NetworkVector
-from gauge.nn.residual import residual_text
+from gauge_lab.coders import residual_text
 
 __all__ = ["ResidualText"]
 

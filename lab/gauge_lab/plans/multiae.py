@@ -4,9 +4,8 @@ from typing import Any
 
 from torch import nn
 
-from gauge.choices import pick
 from gauge.data import Dataset
-from gauge.imputers.mopoe import known_coders
+from gauge.imputers.mopoe import Coders, coders_of
 from gauge.nn.conv import CHANNELS
 from gauge.training.stages import Stage
 from gauge_lab.benchmarks import Benchmark
@@ -34,7 +33,7 @@ def make_multiae(train: Dataset, start: AutoEncoder, **options: Any) -> MultiAE:
 
 
 def pretraining(benchmark: Benchmark, seed: int) -> Stage:
-    """The auto-encoder, with the decoders that the imputer's option `coders` names."""
+    """The auto-encoder, with the decoders of the imputer's option `coders`."""
     options = benchmark.imputer_options
     arguments = {
         "parts": Parts.from_benchmark(benchmark),
@@ -48,10 +47,9 @@ def pretraining(benchmark: Benchmark, seed: int) -> Stage:
 
 
 def make_autoencoder(
-    train: Dataset, *, parts: Parts, subsets_per_step: int, decoders: dict[str, str], **sizes: Any
+    train: Dataset, *, parts: Parts, subsets_per_step: int, decoders: dict[str, str | Coders], **sizes: Any
 ) -> AutoEncoder:
-    known = known_coders(**sizes, reversed_text=False)
-    kinds = {name: pick(known, decoder, "coder") for name, decoder in decoders.items()}
+    kinds = coders_of(decoders, decoders, **sizes)
     encoder = parts.vector_encoder()
     writers = {name: kind.decoder(train.shapes[name], encoder_width(encoder)) for name, kind in kinds.items()}
     for name in decoders:

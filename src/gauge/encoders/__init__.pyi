@@ -6,14 +6,11 @@ from ._with_whole import WithWhole as WithWhole
 from .cells import Cells as Cells
 from .columns import Columns as Columns
 from .conv_grid import ConvGrid as ConvGrid
-from .conv_text import ConvText as ConvText
-from .conv_vector import ConvVector as ConvVector
 from .deep_grid import DeepGrid as DeepGrid
 from .deep_image import DeepImage as DeepImage
 from .flat_table import FlatTable as FlatTable
 from .mlp import Mlp as Mlp
 from .resnet_grid import ResnetGrid as ResnetGrid
-from .resnet_vector import ResnetVector as ResnetVector
 from .tokens import Tokens as Tokens
 
 __all__: list[str]

@@ -6,7 +6,7 @@
 z is shared; y_m is the style of one modality, in models with styles.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, Self
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.masks import subsets
-from gauge.nn import conv, residual
+from gauge.nn import conv
 from gauge.nn.likelihoods import Categorical, Laplace, Likelihood
 from gauge.nn.mlp import mlp, mlp_decoder
 from gauge.nn.streams import side_by_side
@@ -58,21 +58,20 @@ class Coders(NamedTuple):
     likelihood: Likelihood
 
 
-def known_coders(channels: Sequence[int], hidden: int | None, reversed_text: bool) -> dict[str, Coders]:
-    """Name -> encoder, decoder and likelihood, with the published sizes where they are not options."""
-    text = Categorical(reversed_text)
-    return {
+def coders_of(
+    modalities: Iterable[str], chosen: Mapping[str, str | Coders], channels: Sequence[int], hidden: int | None
+) -> dict[str, Coders]:
+    """Return the coders of each modality: those that were `chosen`, by name or as constructors, otherwise `conv_image`."""
+    known = {
         "conv_image": Coders(
             partial(conv.conv_image, channels=channels, hidden=hidden or 512),
             partial(conv.conv_image_decoder, channels=channels),
             Laplace(),
         ),
         "mlp": Coders(partial(mlp, hidden=hidden or 400), partial(mlp_decoder, hidden=hidden or 400), Laplace()),
-        "conv_vector": Coders(conv.conv_vector, conv.conv_vector_decoder, Laplace()),
-        "conv_text": Coders(conv.conv_text, conv.conv_text_decoder, text),
-        "residual_image": Coders(residual.residual_image, residual.residual_image_decoder, Laplace()),
-        "residual_text": Coders(residual.residual_text, residual.residual_text_decoder, text),
     }
+    every = {name: chosen.get(name, "conv_image") for name in modalities}
+    return {name: pick(known, kind, "coder") if isinstance(kind, str) else kind for name, kind in every.items()}
 
 
 class MoPoE(Imputer):
@@ -109,7 +108,7 @@ class MoPoE(Imputer):
         cls,
         train: Dataset,
         latent: int = 512,
-        coders: Mapping[str, str] | None = None,
+        coders: Mapping[str, str | Coders] | None = None,
         *,
         style: int = 0,
         channels: Sequence[int] = conv.CHANNELS,
@@ -118,14 +117,16 @@ class MoPoE(Imputer):
         reversed_text: bool = False,
         **balance: Any,
     ) -> Self:
-        """`coders` names the coder of each modality (`conv_image` by default). `channels` and `hidden` are sizes of
-        `conv_image` and `mlp`, by default the published ones; the decoder of `mlp` returns values from 0 to 1.
+        """`coders` are those of each modality: `conv_image` (by default), `mlp`, or constructors of your own. `channels` and
+        `hidden` are sizes of the two named ones, by default those published; the decoder of `mlp` returns values from 0 to 1.
         `reversed_text` is the published likelihood of text. The other options are the fields of `Balance`."""
         chosen = coders or {}
         for name in chosen:
             pick(train.shapes, name, "modality")
-        known = known_coders(channels, hidden, reversed_text)
-        kinds = {name: pick(known, chosen.get(name, "conv_image"), "coder") for name in train.shapes}
+        kinds = coders_of(train.shapes, chosen, channels, hidden)
+        if reversed_text:
+            texts = {name: kind for name, kind in kinds.items() if isinstance(kind.likelihood, Categorical)}
+            kinds |= {name: kind._replace(likelihood=Categorical(reversed=True)) for name, kind in texts.items()}
         outputs = 2 * (latent + style)
         encoders = {name: _fitted(name, kinds[name].encoder, shape, outputs) for name, shape in train.shapes.items()}
         modality_coders = {

@@ -1,4 +1,6 @@
-"""Residual networks for images and long text (CelebA): 2 · shortcut(x) + 0.3 · branch(x) in every block.
+"""Coders of published imputers that fit one benchmark: those of MST, and the residual networks of CelebA.
+
+    2 · shortcut(x) + 0.3 · branch(x) in every residual block
 
 A text is an image of height 1: only convolutions over two dimensions have the layout that tensor cores read.
 """
@@ -10,7 +12,16 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from gauge.nn.conv import check_shape, for_convolution
+from gauge.imputers.mopoe import Coders
+from gauge.nn.conv import (
+    check_shape,
+    conv_text,
+    conv_text_decoder,
+    conv_vector,
+    conv_vector_decoder,
+    for_convolution,
+)
+from gauge.nn.likelihoods import Categorical, Laplace
 
 IMAGE = (1, 2, 3, 4, 5)  # times the base width: 128, 256, ... 640 channels
 TEXT = (1, 2, 3, 4, 5, 5, 5)
@@ -120,3 +131,11 @@ def _enlarge(multiples: Sequence[int], base: int, latent: int, dims: int) -> lis
     layers: list[nn.Module] = [nn.Linear(latent, first[0]), nn.Unflatten(1, (first[0], 1, 1))]
     layers += [ResidualBlock(*first, dims=dims, stride=1, padding=0, transposed=True)]
     return layers + [ResidualBlock(*pair, dims=dims, transposed=True) for pair in rest]
+
+
+CODERS = {
+    "conv_vector": Coders(conv_vector, conv_vector_decoder, Laplace()),
+    "conv_text": Coders(conv_text, conv_text_decoder, Categorical()),
+    "residual_image": Coders(residual_image, residual_image_decoder, Laplace()),
+    "residual_text": Coders(residual_text, residual_text_decoder, Categorical()),
+}
