@@ -56,10 +56,7 @@ def test_list_names_everything_also_for_machines(tmp_path):
     [
         (["benchmark", "polymnist5"], "there is no benchmark 'polymnist5'; did you mean 'polymnist5k'?"),
         (["benchmark", "polymnist"], "polymnist needs data; give --data DIR"),
-        (
-            ["benchmark", "polymnist5k", "--time-limit", "soon"],
-            "time limit 'soon' is not a duration; write for example 90s",
-        ),
+        (["benchmark", "polymnist5k", "--time-limit", "soon"], "limit 'soon' is not a duration; write for example 90s"),
         (["benchmark", "polymnist5k", "--method", "gage"], "there is no method 'gage'; did you mean 'gauge'?"),
         (["benchmark", "polymnist5k", "--method", "gauge:v9"], "there is no gauge variant 'v9'; known: masked, v1"),
         (["benchmark", "polymnist5k", "--protocol", "eta=0.5"], "eta=0.5 of 5 modalities is 2.5; choose a rate"),

@@ -47,9 +47,7 @@ def test_fit_takes_options_from_a_file_and_replaces_a_model_when_forced(tmp_path
     model = GaugeClassifier.load(tmp_path / "model")
     assert not model.trust
     assert model.epochs_["backbone"] == 1  # the command line wins
-    with pytest.raises(
-        ValueError, match="model already holds a model; choose another folder, or replace it with --force"
-    ):
+    with pytest.raises(ValueError, match="already holds a model; choose another folder, or replace it with --force"):
         gauge(*fit, cwd=tmp_path)
     gauge(*fit, "--epochs", "1", "--force", cwd=tmp_path)
     assert GaugeClassifier.load(tmp_path / "model").trust
@@ -211,10 +209,7 @@ def test_a_quantity_is_divided_into_classes(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["fit", "train.csv", "--target", "diagnosis", "--out", "model"],
-            "model already holds a model; choose another",
-        ),
+        (["fit", "train.csv", "--target", "diagnosis", "--out", "model"], "already holds a model; choose another"),
         (["fit", "train.csv", "--target", "nothing", "--out", "m"], "there is no column 'nothing' with the labels"),
         (["fit", "none.csv", "--target", "x", "--out", "m"], "there is no file none.csv"),
         ([*FIT, "--out", "m", "--column", "age"], "--column 'age' is not NAME=VALUE; write for example ward=category"),
@@ -222,10 +217,7 @@ def test_a_quantity_is_divided_into_classes(folder):
         ([*FIT, "--out", "photos"], "photos is not empty; choose a new folder for the model"),
         ([*FIT, "--out", "new.csv"], "new.csv is a file; choose a new folder for the model"),
         (["predict", "photos", "new.csv"], "photos is not a saved classifier"),
-        (
-            ["predict", "model", "new.csv", "--out", "new.csv"],
-            "new.csv is the table itself, which would be overwritten",
-        ),
+        (["predict", "model", "new.csv", "--out", "new.csv"], "is the table itself, which would be overwritten"),
         (["predict", "model", "new.csv", "--out", "p.xlsx"], "p.xlsx should end in .csv or .parquet"),
         (["predict", "model", "no-*.csv"], "no-*.csv holds no table; give a file, a folder or a pattern"),
         (["predict", "model", "new.csv", "--keep", "agee"], "there is no column to keep 'agee'; did you mean 'age'?"),

@@ -147,9 +147,7 @@ def test_training_on_changed_samples_resumes_bit_for_bit(colourful, tmp_path):
 
 def test_an_unknown_name_is_an_error_that_lists_the_known_ones_before_anything_trains():
     assert set(get_args(Augment)) == {"", *AUGMENTATIONS}
-    with pytest.raises(
-        ValueError, match="stage 'finetune': augment: Input should be '', 'cars', 'hearts', .*'leaves-tip'"
-    ):
+    with pytest.raises(ValueError, match="'finetune': augment: Input should be '', 'cars', 'hearts', .*'leaves-tip'"):
         TrainSettings.parse({"epochs": 1, "augment": "planes"}, "stage 'finetune'")
 
 

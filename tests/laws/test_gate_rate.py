@@ -49,10 +49,7 @@ def test_the_rate_of_gates_tells_stages_apart_and_its_default_keeps_their_keys()
 
 def test_options_that_no_plan_has_are_errors():
     for options, message in (
-        (
-            {"any_subset": {"projektion": 8}},
-            "there is no option of any_subset 'projektion'; did you mean 'projection'?",
-        ),
+        ({"any_subset": {"projektion": 8}}, "is no option of any_subset 'projektion'; did you mean 'projection'?"),
         ({"guage": {"projection": 8}}, "there is no method 'guage'; did you mean 'gauge'?"),
     ):
         with pytest.raises(ValueError, match=message):

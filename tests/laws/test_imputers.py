@@ -348,13 +348,9 @@ def test_a_coder_that_does_not_exist_or_does_not_fit_is_refused_before_training(
         MoPoE.from_dataset(data, 3, {"text": "conv_img"})
     with pytest.raises(ValueError, match="there is no modality 'txt'; did you mean 'text'?"):
         MoPoE.from_dataset(data, 3, {"txt": "conv_image"})
-    with pytest.raises(
-        ValueError, match="coder of modality 'text' does not fit: a convolution stack reads square images"
-    ):
+    with pytest.raises(ValueError, match="of modality 'text' does not fit: a convolution stack reads square images"):
         MoPoE.from_dataset(data, 3)
-    with pytest.raises(
-        ValueError, match=r"'image' does not fit: conv_vector reads \[channels, 32, 32\], not \[1, 8, 8\]"
-    ):
+    with pytest.raises(ValueError, match=r"'image' does not fit: conv_vector reads \[channels, 32, 32\], not \[1, 8"):
         MoPoE.from_dataset(data, 3, {"image": lab.CODERS["conv_vector"], "text": lab.CODERS["conv_text"]})
     with pytest.raises(ValueError, match="there is no modality 'sound'"):
         MoPoE({}, balance=Balance(weights={"sound": 1.0}))

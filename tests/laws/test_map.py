@@ -100,9 +100,7 @@ def test_only_the_prompts_of_the_subsets_of_the_step_train(complete):
 
 def test_a_backbone_without_blocks_is_refused():
     network = Network(lambda sequence, bias: sequence, DIM, CLASSES)
-    with pytest.raises(
-        ValueError, match="MAP adds prompts before every block, which FromFunction does not expose; use"
-    ):
+    with pytest.raises(ValueError, match="adds prompts before every block, which FromFunction does not expose; use"):
         MAP(helpers.unit_encoder(), network)
 
 

@@ -155,11 +155,7 @@ def test_an_unknown_protocol_is_answered_with_the_known_ones(text):
     [
         ("eta=1", VIEWS, "eta=1 leaves nothing observed; keep at least one of the 5 modalities"),
         ("eta=0.5", VIEWS, "eta=0.5 of 5 modalities is 2.5; choose a rate that is a whole number"),
-        (
-            "overall=0.9",
-            VIEWS,
-            "overall=0.9 leaves some samples nothing; choose a rate up to 0.80, so that each keeps one of",
-        ),
+        ("overall=0.9", VIEWS, "overall=0.9 leaves some samples nothing; choose a rate up to 0.80, so that each keeps"),
         ("views=4", PAIRS, r"views=4 keeps more views of 'a' than \['a0', 'a1', 'a2'\]; keep at most 3"),
         ("missing=m1+text", VIEWS, r"names \['text'\], but the modalities are \['m0', 'm1', 'm2', 'm3', 'm4'\]"),
         ("missing=scan+table", CLINIC, r"leaves nothing observed; keep at least one of \['scan', 'table'\]"),

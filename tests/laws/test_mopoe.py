@@ -87,9 +87,7 @@ def test_both_variants_stand_on_the_imputer():
 
 
 def test_another_imputer_has_no_such_latent():
-    with pytest.raises(
-        ValueError, match="method 'mopoe' cannot serve polymnist: it reads the latent of the imputer 'mopoe'"
-    ):
+    with pytest.raises(ValueError, match="'mopoe' cannot serve polymnist: it reads the latent of the imputer 'mopoe'"):
         last_stage(replace(BENCHMARK, imputer="mean", imputer_options={}), "mopoe", "mopoe", 0)
 
 

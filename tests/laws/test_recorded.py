@@ -60,9 +60,7 @@ def test_a_recorded_model_refuses_what_the_model_refuses(batch, uncompiled, comp
     with pytest.raises(ValueError, match="nothing is observed in sample 10 "):
         fast.predict(replace(batch, observed=observed))
     spoiled = {**batch.inputs, "signal": torch.full_like(batch.inputs["signal"], torch.nan)}
-    with pytest.raises(
-        ValueError, match=r"inputs\['signal'\] holds 28 NaN or infinite values that are marked observed"
-    ):
+    with pytest.raises(ValueError, match=r"inputs\['signal'\] holds 28 NaN or infinite values that are marked"):
         fast.predict(replace(batch, inputs=spoiled))
     assert_same(fast.predict(with_hidden(batch, "nan")), fast.model.predict(batch))
 

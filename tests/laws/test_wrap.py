@@ -258,11 +258,7 @@ def without_head():
         (lambda: nn.Linear(3, 2), {}, "Linear has no list of Transformer blocks to gate; pass a model with"),
         (without_head, batch("BERT"), r"returns logits \[b, k\], but BertModel returns .*; use a model with a class"),
         (FlashClassifier, {"x": torch.randn(2, 5, 16)}, "gates reach 0 attentions in the 2 blocks of FlashClassifier"),
-        (
-            Convolutional,
-            {"x": torch.randn(2, 3, 4, 4)},
-            r"stages of Convolutional reads tensors of shape \[2, 3, 4, 4\]",
-        ),
+        (Convolutional, {"x": torch.randn(2, 3, 4, 4)}, r"stages of Convolutional reads tensors of shape \[2, 3, 4"),
     ],
 )
 def test_what_cannot_be_gated_is_refused_by_name(build, inputs, message):

@@ -125,18 +125,9 @@ def forge(**changes):
     ("change", "message"),
     [
         (change_config, "BertForSequenceClassification differs in weights or settings from the Bert"),
-        (
-            change_byte("model.safetensors"),
-            "BertForSequenceClassification differs in weights or settings from the Bert",
-        ),
-        (
-            change_byte("gauge.safetensors"),
-            "gauge.safetensors is damaged or has another format; save the wrapped model",
-        ),
-        (
-            lambda folder: (folder / "gauge.safetensors").unlink(),
-            r"\(it has no gauge.safetensors\); give a folder that",
-        ),
+        (change_byte("model.safetensors"), "BertForSequenceClassification differs in weights or settings from the"),
+        (change_byte("gauge.safetensors"), "gauge.safetensors is damaged or has another format; save the wrapped"),
+        (lambda folder: (folder / "gauge.safetensors").unlink(), r"has no gauge.safetensors\); give a folder that"),
         (
             lambda folder: shutil.copy(folder / "model.safetensors", folder / "gauge.safetensors"),
             "gauge.safetensors is damaged or has another format",

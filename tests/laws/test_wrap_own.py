@@ -167,29 +167,18 @@ def test_a_mask_that_means_the_opposite_of_its_name_is_refused(length):
     with seeded(0, "padded"), unchecked():
         gates = wrap(Padded("key_padding_mask").eval()).predict(words).gates
         assert torch.equal(gates > 0, (words > 0)[:, 1:])
-        with pytest.raises(
-            ValueError, match="hides keys where it is True, but .*; call it key_padding_mask, or invert"
-        ):
+        with pytest.raises(ValueError, match="keys where it is True, but .*; call it key_padding_mask, or invert"):
             wrap(Padded("mask").eval()).predict(words)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"attention": "folded"},
-            r"gates reach 0 attentions .* over the last axis of \[b, h, s, s\] or, with one head",
-        ),
+        ({"attention": "folded"}, r"gates reach 0 attentions .* over the last axis of \[b, h, s, s\] or, with one"),
         ({"head": "mean", "wrong": "around"}, "% of the effect of an input on the logits of Own go around the tokens"),
         ({"wrong": "random order"}, "the tokens of Own differ between two passes over the same inputs in eval mode"),
-        (
-            {"head": "mean", "wrong": "queries"},
-            "the 3 positions that the blocks of Own read do not depend on its inputs",
-        ),
-        (
-            {"head": "mean", "wrong": "several sequences"},
-            "Own has logits of 2 samples from 4 sequences; wrap needs one for each",
-        ),
+        ({"head": "mean", "wrong": "queries"}, "3 positions that the blocks of Own read do not depend on its inputs"),
+        ({"head": "mean", "wrong": "several sequences"}, "Own has logits of 2 samples from 4 sequences; wrap needs"),
         ({"wrong": "tuple"}, r"blocks of Own reads a tuple; wrap needs Transformer blocks over sequences \[b, s, c\]"),
     ],
 )
@@ -199,10 +188,7 @@ def test_what_would_be_gated_wrongly_is_refused(options, message):
 
 
 def test_a_batch_without_samples_and_what_is_no_model_are_refused():
-    with (
-        unchecked(),
-        pytest.raises(ValueError, match=r"of shape \[0, 5, 16\]; give at least one sample with one token"),
-    ):
+    with unchecked(), pytest.raises(ValueError, match=r"shape \[0, 5, 16\]; give at least one sample with one token"):
         wrap(built()).predict(IMAGES[:0])
     with unchecked(), pytest.raises(ValueError, match="wrap takes an nn.Module, not str; give the model itself"):
         wrap("bert-base-uncased")

@@ -130,8 +130,6 @@ def test_without_trust_there_is_none_to_audit(model, tmp_path):
     again = GaugeClassifier.load(tmp_path / "model")
     assert again.explain(planted()[:5]).to_frame().equals(model.explain(planted()[:5]).to_frame())
     again.fitted_ = replace(again.fitted_, trust=None)
-    with pytest.raises(
-        ValueError, match="this classifier has no trust to audit; fit it with trust=True on at least 50 rows"
-    ):
+    with pytest.raises(ValueError, match="this classifier has no trust to audit; fit it with trust=True on at least"):
         again.audit(planted())
     assert again.explain(planted()[:5]).to_frame()["trusted"].isna().all()

@@ -45,9 +45,7 @@ class Anything:
 
 def test_nothing_in_a_list_is_executed(tmp_path):
     torch.save([Anything()], tmp_path / "labels.pt")
-    with pytest.raises(
-        ValueError, match="labels.pt cannot be read as a plain list .*; save a plain list there: torch.save"
-    ):
+    with pytest.raises(ValueError, match="cannot be read as a plain list .*; save a plain list there: torch.save"):
         read_list(tmp_path / "labels.pt")
 
 
@@ -57,11 +55,7 @@ ROWS = {CAR_TABLE: 6, CAR_LABELS: 2, CAR_PATHS: 6}
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (
-            dvm.LENGTHS,
-            [22, 13, 3, 12],
-            "lists [22, 13, 3, 12] categories, not [22, 13, 3, 12, 1, 1, 1, 1, 1, 1, 1, 1, 1",
-        ),
+        (dvm.LENGTHS, [22, 13, 3, 12], "lists [22, 13, 3, 12] categories, not [22, 13, 3, 12, 1, 1, 1, 1, 1, 1, 1, 1"),
         (CAR_LABELS, [0, 1, 2, 3, 4, 286], "the label in row 6 is 286; give classes from 0 to 285"),
         (CAR_LABELS, [0, 1, 2, 3, 4, 0.5], "the label in row 6 is 0.5; give classes from 0 to 285"),
         (CAR_LABELS, [0, 1], f"rows: {ROWS}; take all three files from one preparation"),

@@ -178,9 +178,7 @@ def test_two_models_are_compared_on_the_same_rows(ward, other, evaluation):
     with unchecked():
         same = ward.model.evaluate(ward.test, against=ward.model).comparison
         wrong = GaugeClassifier(experts="linear", verbose=False).fit(ward.train[["age", "sex"]], "sex")
-        with pytest.raises(
-            ValueError, match=r"the other model has the classes \['f', 'm'\], this one \['ill', 'well'\]"
-        ):
+        with pytest.raises(ValueError, match=r"other model has the classes \['f', 'm'\], this one \['ill', 'well'\]"):
             ward.model.evaluate(ward.test, against=wrong)
     assert same["difference"].abs().max() == 0
     assert same["p"].tolist() == [1.0, 1.0, 1.0]
@@ -218,10 +216,7 @@ def test_the_command_writes_a_page_and_json_and_hides_what_a_protocol_says(ward,
     assert less["auc"] < complete["auc"] - 0.05
     assert set(less.by_missing["part"]) <= {"3", "4"}
     for arguments, said in (
-        (
-            ["evaluate", model, table, "--protocol", "eta=0.8"],
-            "protocol eta=0.8 is one of benchmarks; for a classifier",
-        ),
+        (["evaluate", model, table, "--protocol", "eta=0.8"], "eta=0.8 is one of benchmarks; for a classifier"),
         (["evaluate", model, table, "--by", "sexx"], "sexx"),
         (["evaluate", model, table, "--out", "report.pdf"], "report.pdf should end in .html"),
     ):

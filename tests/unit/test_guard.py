@@ -101,9 +101,7 @@ def test_strict_refuses_a_table_with_an_exit_code_of_its_own_and_a_line_for_all_
 def test_strict_and_ray_are_refused_together(doors, tmp_path):
     model, rows = doors[0] / "model", tmp_path / "new.parquet"
     table(60, 3).to_parquet(rows)
-    with pytest.raises(
-        ValueError, match="--strict looks at all rows together, and workers of --ray see parts; leave one"
-    ):
+    with pytest.raises(ValueError, match="--strict looks at all rows together, and workers of --ray see parts; leave"):
         predict(model, rows, strict=True, ray=True)
 
 

@@ -52,10 +52,7 @@ def test_without_a_val_folder_val_and_test_divide_the_published_test_images(tmp_
         (lambda view: (view / "9.1.png").rename(view / "8.1.png"), "m2 has 8.1.png (2 such) but m0 has not"),
         (lambda view: (view / "9.1.png").rename(view / "nine.png"), "nine.png is not named INDEX.LABEL.png"),
         (lambda view: (view / "9.1.png").write_bytes(b"no"), "9.1.png cannot be read as an image"),
-        (
-            lambda view: Image.new("RGB", (28, 27)).save(view / "9.1.png"),
-            "9.1.png is 28x27 pixels; give images of 28x28",
-        ),
+        (lambda view: Image.new("RGB", (28, 27)).save(view / "9.1.png"), "9.1.png is 28x27 pixels; give images of"),
         (lambda view: view.rename(view.parent / "m9"), "every split of PolyMNIST has the views m0, m1, m2, m3, m4"),
     ],
 )
@@ -104,9 +101,7 @@ def test_reading_again_gives_the_same_images_and_splits_differ(tmp_path):
 def test_a_folder_with_neither_layout_is_answered_with_what_was_looked_for(tmp_path):
     with pytest.raises(ValueError, match=r"holds no PolyMNIST \(train/m0\) and no MNIST: .* in MNIST/raw, raw, ."):
         polymnist.read("train", tmp_path)
-    with pytest.raises(
-        ValueError, match="polymnist needs data; give --data DIR with the folder PolyMNIST as published"
-    ):
+    with pytest.raises(ValueError, match="needs data; give --data DIR with the folder PolyMNIST as published"):
         polymnist.BENCHMARK.load("train")
 
 

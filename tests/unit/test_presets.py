@@ -61,10 +61,7 @@ for command in (
     ("options", "message"),
     [
         ({"preset": "quick"}, "there is no preset 'quick'"),
-        (
-            {"preset": "fast", "epochs": 3},
-            "preset='fast' fits no network, so epochs=3 has no effect; leave one of them",
-        ),
+        ({"preset": "fast", "epochs": 3}, "preset='fast' fits no network, so epochs=3 has no effect; leave one of"),
         ({"preset": "fast", "size": "large"}, "preset='fast' fits no network, so size='large' has no effect"),
     ],
 )

@@ -123,9 +123,7 @@ def test_what_cannot_be_a_pretrained_encoder_is_refused_with_a_cure(table, model
     words = table[["notes", "site", "diagnosis"]]
     with pytest.raises(ValueError, match="there is no column to encode 'note'; did you mean 'notes'?"):
         fit(words, encoders={"note": models["notes"]})
-    with pytest.raises(
-        ValueError, match="read columns of kind text and image, but 'site' is of kind 'category'; remove"
-    ):
+    with pytest.raises(ValueError, match="columns of kind text and image, but 'site' is of kind 'category'; remove"):
         fit(words, encoders={"site": models["notes"]})
     with pytest.raises(ValueError, match="no config can be read from '.*nowhere'.*; give the name of a model on the"):
         fit(words, encoders={"notes": tmp_path / "nowhere"})
@@ -314,10 +312,7 @@ def test_loading_never_reaches_the_network(table, models, tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"backbone": "microsoft/resnet-50"},
-            "its config sets 'backbone' to 'microsoft/resnet-50', which may be read from",
-        ),
+        ({"backbone": "microsoft/resnet-50"}, "its config sets 'backbone' to 'microsoft/resnet-50', which may be read"),
         ({"attn_implementation": "kernels-community/flash-attn"}, "its config sets 'attn_implementation'"),
         ({"auto_map": {"AutoModel": "code.Model"}}, "its config sets 'auto_map'"),
         ({"num_hidden_layers": 10**6}, "its config sets 'num_hidden_layers' to 1000000; at most 256 is supported"),

@@ -111,9 +111,7 @@ def test_a_vector_is_no_signal_and_every_number_of_it_is_read(tmp_path):
     assert np.allclose(read(json.dumps({"rows": [{"embedding": vectors[0].tolist()}]}).encode())[0][0], vectors[0])
     with pytest.raises(RefusedError, match="a list of 2 numbers, where training had 24"):
         read(b'{"rows": [{"embedding": [1, 2]}]}')
-    with pytest.raises(
-        ValueError, match=r"column 'x': these are not vectors of one length \(.*\); give lists of numbers"
-    ):
+    with pytest.raises(ValueError, match=r"'x': these are not vectors of one length \(.*\); give lists of numbers"):
         Vector.from_column(pd.Series([[1.0] * 9, [1.0] * 8], name="x"))
     smooth = pd.Series(list(np.cumsum(draw.normal(size=(30, 50)), 1)))
     assert inspect_table(smooth.to_frame("walk")).columns["kind"].tolist() == ["signal"]

@@ -302,9 +302,7 @@ def test_a_fraction_in_a_column_of_percentages_counts_as_missing(caplog):
 @pytest.mark.parametrize("end", ["4,5\n", "4,5"])
 def test_a_line_with_fewer_fields_than_the_header_is_refused(tmp_path, end):
     (tmp_path / "t.csv").write_text("a,b,c\n1,2,3\n\n7,8,\n" + end)
-    with pytest.raises(
-        ValueError, match=r"line 5 has 2 fields, but the header has 3; if the file is complete, write a"
-    ):
+    with pytest.raises(ValueError, match=r"line 5 has 2 fields, but the header has 3; if the file is complete, write"):
         list(read_rows(tmp_path / "t.csv"))
     (tmp_path / "t.csv").write_text('a,b,c\n1,2,3\n4,"5')
     with pytest.raises(ValueError, match="its last row has a quote that is not closed; the file may have been cut off"):
@@ -323,21 +321,12 @@ def test_a_repeated_key_of_a_line_of_json_is_refused(tmp_path):
     ("content", "reason"),
     [
         (b"\x1f\x8b\x08\x00", "a gzip file, whatever its name; if it is one, let its name end in .csv.gz"),
-        (
-            b"PK\x03\x04aaaa",
-            "an Excel sheet or a zip archive, whatever its name; if it is one, let its name end in .xlsx or",
-        ),
+        (b"PK\x03\x04aaaa", "sheet or a zip archive, whatever its name; if it is one, let its name end in .xlsx or"),
         (b"PAR1aaaa", "a Parquet file"),
-        (
-            "x,y\n1,2\n".encode("utf-16-le"),
-            "zero bytes, which text has not; if it is UTF-16 or UTF-32, save it in UTF-8",
-        ),
+        ("x,y\n1,2\n".encode("utf-16-le"), "bytes, which text has not; if it is UTF-16 or UTF-32, save it in UTF-8"),
         ("x,y\n1,2\n".encode("utf-32"), "zero bytes"),
         (b"x,y\n1,a\x00\n", "zero bytes"),
-        (
-            b"sep=;\r\nx;y\r\n1;2\r\n",
-            "its first line, sep=, is not part of the table, and for Excel alone; remove the line",
-        ),
+        (b"sep=;\r\nx;y\r\n1;2\r\n", "its first line, sep=, is not part of the table, and for Excel alone; remove the"),
         (b"Report\n\nx,y\n1,2\n", "remove titles above the header"),
     ],
 )

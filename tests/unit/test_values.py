@@ -25,11 +25,7 @@ def photo(samples: int = 2) -> torch.Tensor:
     [
         ({}, {}, "a batch needs at least one modality"),
         ({"photo": photo()}, {}, r"inputs has modalities \['photo'\] but observed has \[\]"),
-        (
-            {"photo": photo()},
-            {"photo": torch.ones(3).bool()},
-            r"give one flag per sample, \[2\], or one per feature, \[2, 3\]",
-        ),
+        ({"photo": photo()}, {"photo": torch.ones(3).bool()}, r"flag per sample, \[2\], or one per feature, \[2, 3\]"),
         ({"photo": photo()}, {"photo": torch.ones(2)}, "use torch.bool, True where observed"),
         (
             {"photo": photo(), "note": photo(3)},
@@ -59,18 +55,14 @@ def test_nan_that_is_marked_observed_is_named_and_nan_that_is_not_is_fine():
     )
     assert fine.check() is fine
     broken = Batch({"photo": values}, {"photo": torch.ones(2).bool()})
-    with pytest.raises(
-        ValueError, match=r"inputs\['photo'\] holds 1 NaN .* first in sample 1; set observed\['photo'\] to False"
-    ):
+    with pytest.raises(ValueError, match=r"holds 1 NaN .* first in sample 1; set observed\['photo'\] to False"):
         broken.check()
 
 
 def test_an_encoder_that_emits_other_units_than_it_says_is_named():
     encoder = unit_encoder()
     encoder.unit_counts["signal"] = 2
-    with pytest.raises(
-        ValueError, match=r"encoder 'signal' says it emits 2 units but gave a tensor of shape \[6, 1, 8\]"
-    ):
+    with pytest.raises(ValueError, match=r"encoder 'signal' says it emits 2 units but gave a tensor of shape \[6, 1"):
         encoder(incomplete_batch())
 
 
@@ -79,9 +71,7 @@ def test_flags_that_fit_no_unit_are_explained():
     encoder.encoders["table"].units = 17
     batch = Batch({"table": torch.rand(2, 12)}, {"table": torch.ones(2, 12).bool()})
     encoder.encoders["table"].forward = lambda x, observed: torch.rand(2, 17, DIM)
-    with pytest.raises(
-        ValueError, match=r"emits 17 units but observed\['table'\] marks 12 features; give one flag per unit"
-    ):
+    with pytest.raises(ValueError, match=r"17 units but observed\['table'\] marks 12 features; give one flag per unit"):
         encoder(batch)
 
 
