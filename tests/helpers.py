@@ -331,9 +331,8 @@ sys.meta_path.insert(0, NoTorch())
 """
 """The beginning of a script in which importing torch is an error."""
 
-ONE_THREAD = os.environ | {
-    "OMP_NUM_THREADS": "1"
-}  # sums are ordered by threads; tests beside this one take the other core
+# sums are ordered by threads; tests beside this one take the other core
+ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
 def in_two_processes(learn: Callable[[], dict[str, Tensor]], folder: Path) -> list[dict[str, Tensor]]:

@@ -33,9 +33,7 @@ def written_by(write: Callable[[Path], None]) -> Callable[[Path], Path]:
     return data
 
 
-def check_refused(
-    read: Callable[[str, Path], object], data: Path, table: str, old: str, new: str, message: str
-) -> None:
+def check_refused(read: Callable[..., object], data: Path, table: str, old: str, new: str, message: str) -> None:
     """Reading names what is wrong in a table of the data, the first `old` text of which is a `new` one."""
     text = (data / table).read_text()
     assert old in text

@@ -179,9 +179,7 @@ class Imputers(nn.Module):
 
     def forward(self, *tensors):
         count = len(self.modalities)
-        inputs, observed = (
-            dict(zip(self.modalities, part, strict=True)) for part in (tensors[:count], tensors[count:])
-        )
+        inputs, observed = (dict(zip(self.modalities, x, strict=True)) for x in (tensors[:count], tensors[count:]))
         batch = Batch(inputs, observed)
         filled = [part.complete(batch).inputs[name] for part in self.parts.values() for name in self.modalities]
         photos = {"image": inputs["image"], "table": inputs["table"]}

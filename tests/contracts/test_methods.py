@@ -162,9 +162,7 @@ def test_methods_that_look_across_the_batch_refuse_a_lone_sample_before_training
 
 def test_saved_state_brings_the_same_predictions_back(row, method, batch, train):
     before = method.predict(batch).logits
-    state = {
-        key: tensor + 0.01 if tensor.is_floating_point() else tensor for key, tensor in method.state_dict().items()
-    }
+    state = {key: x + 0.01 if x.is_floating_point() else x for key, x in method.state_dict().items()}
     method.load_state_dict(state)
     assert not torch.equal(method.predict(batch).logits, before)
     other = build(row[0], train).eval()

@@ -76,7 +76,5 @@ def test_a_method_without_scores_cannot_be_audited(test_split):
 def test_late_fusion_adds_up_the_observed_opinions_only(batch):
     fused = LateFusion(dict(unit_encoder().encoders), CLASSES).eval()
     logits = fused.head_logits(batch.filled({name: torch.zeros_like(x) for name, x in batch.inputs.items()}))
-    expected = torch.stack(
-        [logits[row, there].log_softmax(-1).sum(0) for row, there in enumerate(batch.any_observed())]
-    )
+    expected = torch.stack([logits[row, own].log_softmax(-1).sum(0) for row, own in enumerate(batch.any_observed())])
     torch.testing.assert_close(fused.predict(batch).logits, expected)

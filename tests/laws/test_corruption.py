@@ -78,9 +78,7 @@ def test_corruption_of_a_sample_does_not_depend_on_its_batch(split):
 
 
 def test_corruption_leaves_the_masks_as_they_are_and_predictions_without_the_truth(split):
-    alone, both = (
-        next(masked_batches(split, parse_protocol(text), 300)) for text in ("eta=0.5", "eta=0.5,swapped=0.5")
-    )
+    alone, both = (next(masked_batches(split, parse_protocol(p), 300)) for p in ("eta=0.5", "eta=0.5,swapped=0.5"))
     assert all(torch.equal(alone.observed[name], both.observed[name]) for name in split.inputs)
     assert any((alone.inputs[name] != both.inputs[name]).any() for name in split.inputs)
     assert alone.truth is both.truth is None

@@ -141,9 +141,7 @@ def test_two_processes_pretrain_teach_and_distil_as_one_does_and_resume_exactly(
     assert first["seconds"] == second["seconds"] > 0
     with unchecked():
         alone = learn_from_every_row(None)
-    assert {int(value) for name, value in alone.items() if name.endswith("best_epoch")} - {3}, (
-        "an earlier epoch is kept"
-    )
+    assert {int(value) for name, value in alone.items() if name.endswith("best_epoch")} - {3}, "an earlier one is kept"
     for name, expected in alone.items():
         torch.testing.assert_close(first[name], expected, atol=1e-5, rtol=1e-4)
         assert torch.equal(first[name], second[name])

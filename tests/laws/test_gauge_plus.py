@@ -78,9 +78,7 @@ def test_heads_train_the_encoders_only_while_they_generalise(batch, train):
     method.head_gradients.follow(torch.tensor([1.0, 0.1, 1.0]), network=torch.tensor(0.1), entropy=1.0)
     assert torch.equal(method.loss(batch)["heads"], joint.loss(batch)["heads"])
     method.loss(batch)["heads"].backward()
-    moved = {
-        name for name, values in method.encoder.named_parameters() if values.grad is not None and values.grad.any()
-    }
+    moved = {name for name, each in method.encoder.named_parameters() if each.grad is not None and each.grad.any()}
     assert moved
     assert all("signal" in name for name in moved)
     with torch.no_grad():

@@ -187,9 +187,7 @@ def posterior_by_hand(mopoe, batch, row, members, prior):
     ("row", "members"),
     [(0, ["image", "signal", "table"]), (1, ["image", "table"]), (2, ["signal", "table"]), (4, ["table"])],
 )
-def test_posterior_is_the_product_of_the_observed_experts_with_the_prior_in_the_full_set_only(
-    mopoe, batch, row, members
-):
+def test_posterior_is_the_product_of_the_observed_experts_with_the_prior_in_the_full_set(mopoe, batch, row, members):
     batch = with_hidden(batch, 0.0)
     mean, variance = mopoe._product(*mopoe._experts(batch)[:2], batch.any_observed())
     expected = posterior_by_hand(mopoe, batch, row, members, prior=len(members) == 3)
@@ -219,9 +217,7 @@ def test_mopoe_sampling_depends_on_the_key_and_only_on_the_key(mopoe, batch):
 
 def test_mixture_takes_contiguous_shares_and_gives_the_rest_to_the_full_set():
     for modalities, shares in ((5, [8] * 30 + [16]), (3, [36] * 6 + [40]), (2, [85, 85, 86])):
-        data = Dataset(
-            "train", {f"m{place}": torch.zeros(256, 1) for place in range(modalities)}, torch.zeros(256).long()
-        )
+        data = Dataset("train", {f"m{m}": torch.zeros(256, 1) for m in range(modalities)}, torch.zeros(256).long())
         mopoe = helpers.linear_mopoe(data)
         valid = torch.ones(len(mopoe.subsets), 256, dtype=torch.bool)
         assert mopoe._strata(data.batch(torch.arange(256)), valid).bincount().tolist() == shares
@@ -320,9 +316,7 @@ def test_neither_training_nor_a_gpu_imputing_ever_waits_for_a_value(rows, monkey
     """On tensors without values, whatever needs one raises."""
     mopoe, batch = speaking("style"), rows_of(half_spoken("style"), torch.arange(rows))
     with FakeTensorMode(allow_non_fake_inputs=True) as fake:
-        inputs, observed = (
-            {name: fake.from_tensor(x) for name, x in y.items()} for y in (batch.inputs, batch.observed)
-        )
+        inputs, observed = ({key: fake.from_tensor(x) for key, x in y.items()} for y in (batch.inputs, batch.observed))
         valueless = Batch(inputs, observed, index=fake.from_tensor(batch.index))
         sum(mopoe.loss(valueless).values())
         with pytest.raises(RuntimeError):

@@ -86,9 +86,7 @@ def test_views_keeps_exactly_that_many_of_each_object(count):
 
 @pytest.mark.parametrize("rate", [0, 0.1, 0.3, 0.5, 0.8])
 def test_the_overall_share_of_modalities_is_exact_over_a_split_and_every_sample_keeps_one(rate):
-    kept = torch.stack(
-        list(mask_split(parse_protocol(f"overall={rate}"), VIEWS, 400, seed=0, split="test").values()), 1
-    )
+    kept = torch.stack(list(mask_split(parse_protocol(f"overall={rate}"), VIEWS, 400, seed=0, split="t").values()), 1)
     assert int((~kept).sum()) == round(rate * 400 * 5)
     assert kept.any(1).all()
     assert stats.chisquare(kept.sum(0).numpy()).pvalue > 1e-3, "no modality is missing more often than others"

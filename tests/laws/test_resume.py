@@ -90,9 +90,7 @@ def test_a_process_killed_within_an_epoch_ends_like_the_uninterrupted_one(uninte
     assert_same_end(run(tmp_path), uninterrupted)
 
 
-def test_a_large_state_is_saved_now_and_then_and_still_ends_like_the_uninterrupted_one(
-    uninterrupted, tmp_path, monkeypatch
-):
+def test_a_large_state_is_saved_now_and_then_and_ends_like_the_uninterrupted_one(uninterrupted, tmp_path, monkeypatch):
     """A kill then costs the epochs since the last file, an exception none."""
     monkeypatch.setattr("gauge.training.loop.MAX_BYTES_SAVED_EACH_EPOCH", 0)
 

@@ -50,9 +50,7 @@ def test_the_loss_is_that_of_both_subsets_and_their_ranking(batch):
     rankings = []
     for label in range(CLASSES):
         labelled = replace(batch, labels=torch.full_like(batch.labels, label))
-        costs = [
-            F.cross_entropy(method.mix(outputs, each), labelled.labels, reduction="none") for each in (more, fewer)
-        ]
+        costs = [F.cross_entropy(method.mix(outputs, x), labelled.labels, reduction="none") for x in (more, fewer)]
         terms = method.loss(labelled)
         torch.testing.assert_close(terms["task"], (costs[0].mean() + costs[1].mean()) / 2)
         torch.testing.assert_close(terms["ranking"], RANKING * (costs[0] - costs[1]).clamp_min(0).mean())

@@ -86,9 +86,7 @@ def edit(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
 
 
 @pytest.mark.parametrize("imputer", ["zero", "mopoe"])
-def test_a_trained_imputer_survives_an_edit_of_a_method_and_not_one_of_the_training_loop(
-    tmp_path, imputer, monkeypatch
-):
+def test_a_trained_imputer_survives_an_edit_of_a_method_not_one_of_the_training_loop(tmp_path, imputer, monkeypatch):
     def stage() -> Stage:
         if imputer == "mopoe":
             return imputer_stage(BENCHMARK)

@@ -24,9 +24,7 @@ pytestmark = pytest.mark.usefixtures("warnings_anew")
 def write_csv(folder):
     table = pd.DataFrame([[name, *values] for name, (values, _) in ROWS.items()], columns=["image_id", *ATTRIBUTES])
     table.to_csv(folder / "list_attr_celeba.csv", index=False)
-    parts = pd.DataFrame(
-        [(name, part) for name, (_, part) in reversed(ROWS.items())], columns=["image_id", "partition"]
-    )
+    parts = pd.DataFrame([(name, of) for name, (_, of) in reversed(ROWS.items())], columns=["image_id", "partition"])
     parts.to_csv(folder / "list_eval_partition.csv", index=False)
 
 

@@ -209,9 +209,7 @@ def test_the_command_writes_a_page_and_json_and_hides_what_a_protocol_says(ward,
     hidden = gauge("--protocol", "gamma-per-sample=0.75")
     assert "with further values hidden: gamma-per-sample=0.75" in hidden.stdout
     with unchecked():
-        complete, less = (
-            ward.model.evaluate(ward.test, protocol=each) for each in ("complete", "gamma-per-sample=0.75")
-        )
+        complete, less = (ward.model.evaluate(ward.test, protocol=p) for p in ("complete", "gamma-per-sample=0.75"))
     assert str(complete) == str(ward.model.evaluate(ward.test))
     assert less["auc"] < complete["auc"] - 0.05
     assert set(less.by_missing["part"]) <= {"3", "4"}

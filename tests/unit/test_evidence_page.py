@@ -92,10 +92,7 @@ def test_columns_are_ranked_by_their_gains_on_rows_held_out_which_may_be_negativ
 
 
 def doubted(trusted: float = 0.1) -> RowEvidence:
-    units = (
-        unit("age", 0.6, value="7", used=0.3, trusted=trusted, suggestion="50 to 60"),
-        unit("city", 0.1, used=-0.2),
-    )
+    units = unit("age", 0.6, value="7", used=0.3, trusted=trusted, suggestion="50 to 60"), unit("city", 0.1, used=-0.2)
     return replace(
         row_of(*units, unit("dose", None, suggestion="2 to 3")), helpful={"dose": Advised(0.18, 0.1, 0.26, 0.72, 0.75)}
     )

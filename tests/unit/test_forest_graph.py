@@ -52,10 +52,8 @@ def test_trees_in_a_graph_give_the_scores_of_lightgbm(classes, categories):
     values[:50] = np.nan
     thresholds = forest.threshold[(forest.set_size == 0) & (forest.feature == 0) & (np.abs(forest.threshold) > 1e-30)]
     below = np.nextafter(thresholds.astype(np.float32), np.float32(-np.inf))
-    for start, edge in (
-        (100, thresholds),
-        (200, below),
-    ):  # at a threshold, as near as a float can be, and just below it
+    # at a threshold, as near as a float can be, and just below it
+    for start, edge in ((100, thresholds), (200, below)):
         count = min(len(edge), 100)
         values[start : start + count, 0] = edge[:count]
     expected = booster.predict(values, raw_score=True).reshape(len(values), -1)

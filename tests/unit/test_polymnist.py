@@ -15,12 +15,10 @@ from gauge_lab.benchmarks.readers.polymnist import VIEWS
 pytestmark = pytest.mark.usefixtures("warnings_anew")
 
 
-def write_published(
-    folder, *, names=("10.1.png", "9.1.png", "3.0.png"), splits=("train", "val", "test"), size=(28, 28)
-):
+def write_published(to, *, names=("10.1.png", "9.1.png", "3.0.png"), splits=("train", "val", "test"), size=(28, 28)):
     for split in splits:
         for view in VIEWS:
-            target = folder / split / view
+            target = to / split / view
             target.mkdir(parents=True)
             for name in names:
                 index, label, _ = name.split(".")

@@ -90,6 +90,5 @@ def test_a_lead_within_chance_is_called_that():
     assert [sentence.endswith("too close to call.") for sentence in findings] == [True, False]
     assert findings[1].startswith("Here, right minus poor: +40.0 of 100 (95 % from +3")
     assert findings[1].endswith("right is better.")
-    assert ranked({"poor": poor, "right": right}, labels, ACCURACY.compare, "Here")[0] == (
-        "right: 100.0 of 100 right; poor 60.0."
-    )
+    best, _ = ranked({"poor": poor, "right": right}, labels, ACCURACY.compare, "Here")
+    assert best == "right: 100.0 of 100 right; poor 60.0."

@@ -173,10 +173,7 @@ def test_what_is_not_read_is_missing_with_a_note_in_fit_and_predict_and_never_it
     ("texts", "note"),
     [
         ([f"{number % 5 + 3}'{number % 12}\"" for number in range(60)], "are several numbers, of which none is read"),
-        (
-            [f"{number} {('kg', 'lb')[number % 2]}" for number in range(60)],
-            "are numbers with units 'kg', 'lb', and not",
-        ),
+        ([f"{number} {('kg', 'lb')[number % 2]}" for number in range(60)], "are numbers with units 'kg', 'lb', and"),
         ([f"{number / 10} {('lakh', 'crore')[number % 2]}" for number in range(60)], "units 'crore', 'lakh', and not"),
         ([f"{number / 10} lakh" for number in range(60)], "are numbers with units 'lakh', and not read as numbers"),
         ([f"{2000 + number // 4} Q{number % 4 + 1}" for number in range(60)], "are several numbers"),
@@ -223,9 +220,7 @@ def test_several_numbers_in_a_cell_are_reported_not_lost_in_silence(caplog):
     table = pd.DataFrame({"pressure": pressure, "place": [f"48.{number}, -11.{number}" for number in range(120)]})
     problems = "\n".join(inspect_table(table).problems)
     for name, value in (("pressure", "100/60"), ("place", "48.0, -11.0")):
-        assert (
-            f"{name}: values such as '{value}' are several numbers, of which none is read as a number; if" in problems
-        )
+        assert f"{name}: values such as '{value}' are several numbers, of which none is read as a number" in problems
     with caplog.at_level(logging.WARNING):
         Category.from_column(pressure)
     assert "column 'pressure': values such as '100/60' are several numbers" in caplog.text
