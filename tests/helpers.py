@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import chdir, contextmanager, redirect_stderr
 from copy import copy
 from dataclasses import replace
@@ -55,6 +55,7 @@ from gauge.plus.gauge_plus import GaugePlus
 from gauge.randomness import seeded
 from gauge.registry import IMPUTERS
 from gauge.training import checkpoint
+from gauge.training.loop import Epoch
 from gauge.training.stages import Stage
 from gauge.types import Imputer, Method, Prepared, SupportsComplete, Trainable
 from gauge.values import over_values
@@ -233,6 +234,41 @@ def gradients(module: nn.Module, loss: Tensor) -> dict[str, Tensor]:
     return {name: parameter.grad.clone() for name, parameter in module.named_parameters() if parameter.grad is not None}
 
 
+SUBSETS = ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2))
+
+
+def shown(batch: Batch, row: int, members: Sequence[int]) -> dict[str, Tensor]:
+    """What a sample has of these modalities, with zeros in cells that are missing; all that it has where it has none."""
+    flags = {name: each[row] for name, each in batch.observed.items() if each[row].any()}
+    chosen = [name for place, name in enumerate(SHAPES) if place in members and name in flags] or list(flags)
+    values = {name: batch.inputs[name][row] for name in chosen}
+    return {name: torch.where(over_values(flags[name], x), x, torch.zeros(())) for name, x in values.items()}
+
+
+def number_of_subset(modality: Tensor, visible: list[bool]) -> int:
+    """That of the modalities that are visible as a whole or, where none is, in part; 0 is the first modality alone."""
+    members = [
+        [flag for flag, own in zip(visible, modality, strict=True) if own == place] for place in range(len(SHAPES))
+    ]
+    chosen = [place for place, own in enumerate(members) if all(own)] or [
+        p for p, own in enumerate(members) if any(own)
+    ]
+    return sum(2**place for place in chosen) - 1
+
+
+def loss_over_subsets(
+    method: Method, logits_of: Callable[..., Tensor], batch: Batch, chosen: Iterable[Sequence[bool]]
+) -> Tensor:
+    """The mean cross-entropy of a definition under each subset; samples that it leaves nothing keep all."""
+    units, losses = method.encoder(batch), []
+    for subset in chosen:
+        for row, label in enumerate(batch.labels):
+            observed = units.observed[row].tolist()
+            visible = [seen and bool(subset[own]) for seen, own in zip(observed, units.modality, strict=True)]
+            losses.append(F.cross_entropy(logits_of(method, units, row, visible if any(visible) else observed), label))
+    return torch.stack(losses).mean()
+
+
 def check_predictions(method: Method, logits_of: Callable[..., Tensor], batch: Batch) -> None:
     """Those of a method are those of a definition for one sample and its observed units."""
     units = method.encoder(batch)
@@ -308,6 +344,16 @@ SETTINGS = TrainSettings(
 )
 
 
+def interrupt_after(number: int) -> Callable[[Epoch], None]:
+    """An `on_epoch` that stops training after this epoch."""
+
+    def stop(epoch: Epoch) -> None:
+        if epoch.number == number:
+            raise InterruptedError
+
+    return stop
+
+
 def train_and_die(folder: str, step: int) -> None:
     """Train until a step in the middle of an epoch, and die there without a word: kill -9."""
     torch.set_num_threads(1)
@@ -361,18 +407,17 @@ def _join(rank: int, learn: Callable[[], dict[str, Tensor]], folder: Path) -> No
     dist.destroy_process_group()
 
 
+def python(*arguments: str, check: int = 0, **options: object) -> subprocess.CompletedProcess[str]:
+    """Another Python with these arguments, ending with the exit code that was expected; it has one thread."""
+    options = {"env": ONE_THREAD, "capture_output": True, "text": True} | options
+    done = subprocess.run([sys.executable, *arguments], check=False, **options)
+    assert done.returncode == check, (done.stdout, done.stderr)
+    return done
+
+
 def command(*arguments: str, cwd: Path, check: int = 0) -> subprocess.CompletedProcess[str]:
     """`gauge` with these arguments, in a process of its own, ending with the exit code that was expected."""
-    done = subprocess.run(
-        [sys.executable, "-m", "gauge.cli", *arguments],
-        cwd=cwd,
-        env=ONE_THREAD,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == check, done.stderr
-    return done
+    return python("-m", "gauge.cli", *arguments, cwd=cwd, check=check)
 
 
 def invoke(*arguments: str, cwd: Path, check: int = 0) -> Result:

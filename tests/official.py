@@ -1,7 +1,7 @@
 """Small files in the official layouts of benchmarks; every value tells where it belongs."""
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +123,19 @@ def write_leaves(root: Path) -> None:
     table.to_csv(folder / "train.csv", index=False)
     for number in LEAF_IDS:
         Image.new("L", (8, 4), int(number) % 200).save(folder / "images" / f"{number}.jpg", quality=95)
+
+
+def write_celeba(root: Path, attributes: pd.DataFrame, parts: Sequence[int]) -> Path:
+    """Faces that are as bright as their number, with attributes that are 0 or 1, in these parts."""
+    folder = root / "CelebA"
+    (folder / "img_align_celeba").mkdir(parents=True)
+    names = [f"{number:06d}.jpg" for number in range(len(parts))]
+    table = (2 * attributes - 1).astype(int).assign(image_id=names)
+    table[table.columns[::-1]].to_csv(folder / "list_attr_celeba.csv", index=False)  # columns in another order
+    pd.DataFrame({"image_id": names, "partition": parts}).to_csv(folder / "list_eval_partition.csv", index=False)
+    for number, name in enumerate(names):
+        Image.new("RGB", (178, 218), (6 * number, 0, 0)).save(folder / "img_align_celeba" / name, quality=95)
+    return root
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:

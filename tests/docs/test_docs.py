@@ -7,13 +7,12 @@ import os
 import re
 import runpy
 import shutil
-import subprocess
-import sys
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
 
 import pytest
+from helpers import python
 
 import gauge
 
@@ -54,10 +53,7 @@ def run(extended: Path, *arguments: str) -> str:
         ROOT / "tests" / "contracts",
     ]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders)), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=extended, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return python(*arguments, cwd=extended, env=environment).stdout
 
 
 def test_the_files_of_extend_are_listed_as_soon_as_they_are_there(extended):

@@ -1,13 +1,11 @@
 """The examples run as they stand and say what they promise: one after the other in a process, which imports torch once."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from helpers import ONE_THREAD, python
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TESTED = ["own_backbone.py", "own_dataset.py", "own_imputer.py", "inspect_gates.py"]
@@ -27,16 +25,9 @@ print(json.dumps(printed))
 @pytest.fixture(scope="module")
 def output(tmp_path_factory) -> dict[str, str]:
     """What every example prints."""
-    environment = os.environ | {"PYTHONPATH": str(EXAMPLES.parent / "src"), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *(str(EXAMPLES / name) for name in TESTED)],
-        cwd=tmp_path_factory.mktemp("examples"),
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    paths = [str(EXAMPLES / name) for name in TESTED]
+    environment = ONE_THREAD | {"PYTHONPATH": str(EXAMPLES.parent / "src")}
+    done = python("-c", SCRIPT, *paths, cwd=tmp_path_factory.mktemp("examples"), env=environment)
     return {Path(path).name: printed for path, printed in json.loads(done.stdout).items()}
 
 

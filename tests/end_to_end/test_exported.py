@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import BLOCK_TORCH, ONE_THREAD, clinic, unchecked
+from helpers import BLOCK_TORCH, ONE_THREAD, clinic, python, unchecked
 
 from gauge import ExportedClassifier, GaugeClassifier
 from gauge.cli.production import export
@@ -59,9 +59,7 @@ def test_the_exported_classifier_answers_like_the_classifier(made):
 def test_the_predict_command_needs_no_torch_for_an_exported_model(made, tmp_path):
     folder, table, model, _ = made
     table.to_csv(tmp_path / "new.csv", index=False)
-    command = [sys.executable, "-c", WITHOUT_TORCH, "predict", str(folder / "model.onnx"), "new.csv"]
-    done = subprocess.run(command, cwd=tmp_path, env=ONE_THREAD, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = python("-c", WITHOUT_TORCH, "predict", str(folder / "model.onnx"), "new.csv", cwd=tmp_path)
     answers = pd.read_csv(io.StringIO(done.stdout))
     assert answers["prediction"].tolist() == model.predict(table).tolist()
 

@@ -1,10 +1,7 @@
 """Components from outside the package: an installed package's entry point, and files named by --plugin."""
 
-import subprocess
-import sys
-
 import pytest
-from helpers import ONE_THREAD, command, mistake
+from helpers import ONE_THREAD, command, mistake, python
 
 from gauge_lab.results import read_results
 
@@ -133,10 +130,7 @@ def test_an_installed_package_adds_components_by_its_entry_point(known, tmp_path
     (source / "halves" / "__init__.py").write_text("")
     (source / "halves" / "components.py").write_text(HALVES)
     install = ["install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--target", str(target)]
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", *install, str(source)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    python("-m", "pip", *install, str(source))
     assert "  half " not in known
     monkeypatch.setitem(ONE_THREAD, "PYTHONPATH", str(target))
     listed = command("list", "imputers", cwd=tmp_path).stdout

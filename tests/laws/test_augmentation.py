@@ -7,7 +7,7 @@ from typing import get_args
 import helpers
 import pytest
 import torch
-from helpers import SETTINGS, Wobbly, assert_equal, dataset, noise, rows_of, with_hidden
+from helpers import SETTINGS, Wobbly, assert_equal, dataset, interrupt_after, noise, rows_of, with_hidden
 from scipy.ndimage import gaussian_filter
 
 from gauge import Batch, TrainSettings, fit
@@ -125,20 +125,13 @@ def colourful(monkeypatch):
 
 
 def test_training_on_changed_samples_resumes_bit_for_bit(colourful, tmp_path):
-    class StopError(Exception):
-        pass
-
-    def stop(epoch):
-        if epoch.number == 2:
-            raise StopError
-
     def run(settings=colourful, **options):
         model = Wobbly()
         fit(model, dataset("train", 40), dataset("val", 30, seed=50), settings=settings, **options)
         return model.state_dict()
 
-    with pytest.raises(StopError):
-        run(folder=tmp_path, on_epoch=stop)
+    with pytest.raises(InterruptedError):
+        run(folder=tmp_path, on_epoch=interrupt_after(2))
     whole = run()
     assert_equal(run(folder=tmp_path), whole)
     plain = run(colourful.model_copy(update={"augment": ""}))

@@ -3,7 +3,6 @@
 import helpers
 import pytest
 import torch
-import torch.nn.functional as F
 from helpers import CLASSES, DIM, gradients
 
 from gauge import Dataset, Network
@@ -31,10 +30,7 @@ def complete():
 
 def logits_of(method, units, row, visible):
     """One sample: prompts before the sequence, as published, so that CLS stands after those of all blocks."""
-    members = [[at for at in range(len(visible)) if units.modality[at] == place] for place in range(3)]
-    whole = [place for place in range(3) if all(visible[at] for at in members[place])]
-    partly = [place for place in range(3) if any(visible[at] for at in members[place])]
-    prompts = method.prompts[sum(2**place for place in whole or partly) - 1]
+    prompts = method.prompts[helpers.number_of_subset(units.modality, visible)]
     tokens = [
         (units.content[row, at] if visible[at] else torch.ones(DIM)) + units.embedding[at] for at in range(len(visible))
     ]
@@ -46,16 +42,6 @@ def logits_of(method, units, row, visible):
     return classifier.head(sequence[2 * LENGTH])
 
 
-def loss_of(method, batch, chosen):
-    units, found = method.encoder(batch), []
-    for subset in chosen:
-        for row, label in enumerate(batch.labels):
-            observed = units.observed[row].tolist()
-            visible = [seen and bool(subset[place]) for seen, place in zip(observed, units.modality, strict=True)]
-            found.append(F.cross_entropy(logits_of(method, units, row, visible if any(visible) else observed), label))
-    return torch.stack(found).mean()
-
-
 @torch.no_grad()
 def test_predictions_are_those_of_the_definition(batch):
     helpers.check_predictions(map_(), logits_of, batch)
@@ -65,11 +51,13 @@ def test_predictions_are_those_of_the_definition(batch):
 def test_the_loss_is_the_mean_over_the_subsets_of_the_step(batch):
     everything = torch.ones(1, 3, dtype=torch.bool)
     method = map_()
-    torch.testing.assert_close(method.loss(batch)["task"], loss_of(method, batch, everything))
+    torch.testing.assert_close(
+        method.loss(batch)["task"], helpers.loss_over_subsets(method, logits_of, batch, everything)
+    )
     method = map_(subsets_per_step=3)
     chosen = draw_subsets(batch.key, method.subsets, 3)
     assert len(chosen) == 3
-    torch.testing.assert_close(method.loss(batch)["task"], loss_of(method, batch, chosen))
+    torch.testing.assert_close(method.loss(batch)["task"], helpers.loss_over_subsets(method, logits_of, batch, chosen))
 
 
 def test_the_last_block_sees_the_prompts_of_all_blocks(batch):

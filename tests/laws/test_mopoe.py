@@ -6,7 +6,7 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import CLASSES, SHAPES, assert_equal
+from helpers import CLASSES, SHAPES, SUBSETS, assert_equal, shown
 from torch import nn
 
 from gauge import TrainSettings, fit
@@ -17,7 +17,6 @@ from gauge_lab.methods.mopoe import LatentClassifier
 from gauge_lab.plans import last_stage
 
 LATENT = 4
-SUBSETS = ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2))
 
 
 def classifier(train, subsets_per_step=None):
@@ -28,12 +27,9 @@ def classifier(train, subsets_per_step=None):
 
 def mean_of(vae, batch, row, members):
     """The precision-weighted mean of the members that are there; N(0, I) joins when that is all modalities."""
-    there = [name for name in SHAPES if bool(batch.observed[name][row].any())]
-    seen = [name for place, name in enumerate(SHAPES) if place in members and name in there] or there
+    seen = shown(batch, row, members)
     total, weighted = float(len(seen) == len(SHAPES)) * torch.ones(LATENT), torch.zeros(LATENT)
-    for name in seen:
-        x, flags = batch.inputs[name][row], batch.observed[name][row]
-        x = torch.where(flags.reshape(flags.shape + (1,) * (x.ndim - flags.ndim)), x, torch.zeros(()))
+    for name, x in seen.items():
         mean, log_variance = vae.encoders[name](x[None])[0].chunk(2)
         total = total + 1 / log_variance.exp()
         weighted = weighted + mean / log_variance.exp()

@@ -5,15 +5,12 @@ import itertools
 import helpers
 import pytest
 import torch
-import torch.nn.functional as F
 from helpers import DIM, SHAPES, count_calls, gradients, noise
 
 from gauge.masks import subsets
 from gauge.paper.network import hiding_bias
 from gauge.randomness import seeded
 from gauge_lab.methods.mtl import MTL, cls_hiding_bias, subset_code
-
-SUBSETS = [set(members) for size in (1, 2, 3) for members in itertools.combinations(range(3), size)]
 
 
 def mtl():
@@ -46,10 +43,7 @@ def rows_without(method, sequence, hidden):
 
 def logits_of(method, units, row, visible):
     """One sample of which some units are visible; its CLS token is that of its whole modalities, or of its parts."""
-    members = [[at for at in range(len(visible)) if units.modality[at] == place] for place in range(3)]
-    whole = [place for place in range(3) if all(visible[at] for at in members[place])]
-    partly = [place for place in range(3) if any(visible[at] for at in members[place])]
-    number = sum(2**place for place in whole or partly) - 1
+    number = helpers.number_of_subset(units.modality, visible)
     tokens = [
         (units.content[row, at] if visible[at] else torch.zeros(DIM)) + units.embedding[at]
         for at in range(len(visible))
@@ -66,15 +60,9 @@ def test_predictions_are_those_of_the_definition(batch):
 
 @torch.no_grad()
 def test_the_loss_is_the_mean_over_all_subsets_of_the_modalities(batch):
-    method = mtl()
-    units, found = method.encoder(batch), []
-    for subset in SUBSETS:
-        for row, label in enumerate(batch.labels):
-            observed = units.observed[row].tolist()
-            visible = [seen and int(place) in subset for seen, place in zip(observed, units.modality, strict=True)]
-            logits = logits_of(method, units, row, visible if any(visible) else observed)
-            found.append(F.cross_entropy(logits, label))
-    torch.testing.assert_close(method.loss(batch)["task"], torch.stack(found).mean())
+    method, every = mtl(), itertools.product([False, True], repeat=3)
+    expected = helpers.loss_over_subsets(method, logits_of, batch, list(every)[1:])
+    torch.testing.assert_close(method.loss(batch)["task"], expected)
 
 
 def test_every_step_trains_the_token_of_every_subset_from_one_encoding(complete):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import CLASSES, DIM, SHAPES, assert_equal, weightless, zeros
+from helpers import CLASSES, DIM, SHAPES, SUBSETS, assert_equal, shown, weightless, zeros
 from torch import nn
 
 from gauge import TrainSettings, fit
@@ -15,7 +15,6 @@ from gauge_lab.methods.multiae import AutoEncoder, MultiAE
 from gauge_lab.plans import last_stage
 from gauge_lab.vectors import VectorEncoder
 
-SUBSETS = ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2))
 SIZES = {name: int(torch.tensor(shape).prod()) for name, shape in SHAPES.items()}
 
 
@@ -43,15 +42,11 @@ def multiae(subsets_per_step=None):
 
 def code(method, batch, row, members):
     """z of one sample from the members of a subset that are there, or from all that is there when none is."""
-    there = [name for name in SHAPES if bool(batch.observed[name][row].any())]
-    seen = [name for place, name in enumerate(SHAPES) if place in members and name in there] or there
-    vectors = []
-    for name in SHAPES:
-        x, flags = batch.inputs[name][row], batch.observed[name][row]
-        x = torch.where(flags.reshape(flags.shape + (1,) * (x.ndim - flags.ndim)), x, torch.zeros(()))
-        vectors.append(method.encoder.encoders[name].layers(x[None])[0] if name in seen else torch.zeros(DIM))
+    vectors = dict.fromkeys(SHAPES, torch.zeros(DIM))
+    for name, x in shown(batch, row, members).items():
+        vectors[name] = method.encoder.encoders[name].layers(x[None])[0]
     _, first, _, second = method.fuse
-    return second(torch.relu(first(torch.cat(vectors))))
+    return second(torch.relu(first(torch.cat([*vectors.values()]))))
 
 
 def test_pretraining_decodes_every_observed_value_from_every_subset(batch):

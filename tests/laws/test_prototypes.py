@@ -3,7 +3,7 @@
 import helpers
 import pytest
 import torch
-from helpers import CLASSES, assert_equal, dataset, gradients
+from helpers import CLASSES, assert_equal, dataset, gradients, interrupt_after
 
 from gauge import TrainSettings, fit
 
@@ -86,21 +86,13 @@ def test_prototypes_are_the_class_means_of_all_features_of_the_epoch(method, tra
     assert not method.counts.any()
 
 
-class StoppedError(Exception):
-    pass
-
-
 def test_a_resumed_run_ends_bit_for_bit_where_the_whole_one_does(method, tmp_path):
     settings = TrainSettings(epochs=6, batch_size=16, learning_rate=3e-3, masks="any-subset", seed=4)
     train = dataset("train", rows=40)
 
-    def stop(epoch):
-        if epoch.number == 4:
-            raise StoppedError
-
     stopped = helpers.any_subset(distance=method.distance)
-    with pytest.raises(StoppedError):
-        fit(stopped, train, settings=settings, folder=tmp_path, on_epoch=stop)
+    with pytest.raises(InterruptedError):
+        fit(stopped, train, settings=settings, folder=tmp_path, on_epoch=interrupt_after(4))
     resumed = helpers.any_subset(distance=method.distance)
     progress = fit(resumed, train, settings=settings, folder=tmp_path)
     fit(method, train, settings=settings)

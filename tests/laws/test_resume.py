@@ -2,21 +2,16 @@
 
 import os
 import signal
-import subprocess
 import sys
 
 import pytest
 import torch
-from helpers import SETTINGS, Wobbly, any_subset, assert_equal, dataset
+from helpers import SETTINGS, Wobbly, any_subset, assert_equal, dataset, interrupt_after, python
 
 from gauge import TrainSettings, fit
 from gauge.training import checkpoint
 
 STEPS = 3  # batches in an epoch
-
-
-class InterruptedRunError(Exception):
-    pass
 
 
 def run(folder=None, model=None, settings=SETTINGS, **options):
@@ -39,16 +34,8 @@ def assert_same_end(first, second):
         assert getattr(first[1], name) == getattr(second[1], name)
 
 
-def interrupt_after(number):
-    def stop(epoch):
-        if epoch.number == number:
-            raise InterruptedRunError
-
-    return stop
-
-
 def interrupted(folder, **options):
-    with pytest.raises(InterruptedRunError):
+    with pytest.raises(InterruptedError):
         run(folder, **options)
 
 
@@ -74,7 +61,7 @@ def test_a_run_interrupted_after_every_epoch_ends_like_the_uninterrupted_one(uni
 def test_a_run_interrupted_within_an_epoch_ends_like_the_uninterrupted_one(uninterrupted, tmp_path):
     def stop(batch, step):
         if step == 3 * STEPS + 2:
-            raise InterruptedRunError
+            raise InterruptedError
 
     interrupted(tmp_path, model=Wobbly(at_loss=stop))
     assert checkpoint.read_metadata(tmp_path / "last.safetensors")["progress"]["epoch"] == 3
@@ -82,10 +69,9 @@ def test_a_run_interrupted_within_an_epoch_ends_like_the_uninterrupted_one(unint
 
 
 def test_a_process_killed_within_an_epoch_ends_like_the_uninterrupted_one(uninterrupted, tmp_path):
-    command = [sys.executable, "-c", f"import helpers; helpers.train_and_die({str(tmp_path)!r}, {2 * STEPS + 2})"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert child.returncode == -signal.SIGKILL, child.stderr
+    code = f"import helpers; helpers.train_and_die({str(tmp_path)!r}, {2 * STEPS + 2})"
+    paths = os.pathsep.join(path for path in sys.path if path)
+    python("-c", code, check=-signal.SIGKILL, env=os.environ | {"PYTHONPATH": paths})
     assert checkpoint.read_metadata(tmp_path / "last.safetensors")["progress"]["epoch"] == 2
     assert_same_end(run(tmp_path), uninterrupted)
 
@@ -96,7 +82,7 @@ def test_a_large_state_is_saved_now_and_then_and_ends_like_the_uninterrupted_one
 
     def stop(batch, step):
         if step == 3 * STEPS + 2:
-            raise InterruptedRunError
+            raise InterruptedError
 
     interrupted(tmp_path, model=Wobbly(at_loss=stop))
     assert not (tmp_path / "last.safetensors").exists()

@@ -1,13 +1,11 @@
 """Rows as arrays and as requests: what an exported model reads without torch is what the classifier reads."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import BLOCK_TORCH, ONE_THREAD, unchecked
+from helpers import BLOCK_TORCH, python, unchecked
 
 from gauge.deploy.requests import Limits, RefusedError, RequestReader
 from gauge.tabular.table.arrays import encode_row, encode_rows
@@ -35,8 +33,7 @@ assert len(kinds()) >= 4
 
 
 def test_tables_are_read_where_there_is_no_torch():
-    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], env=ONE_THREAD, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    python("-c", WITHOUT_TORCH)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from PIL import Image
+from official import write_celeba
 
 from gauge_lab.benchmarks import celeba_match
 
@@ -20,20 +20,8 @@ def described(number):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Forty faces that are as bright as their number."""
-    root = tmp_path_factory.mktemp("data")
-    folder = root / "CelebA"
-    (folder / "img_align_celeba").mkdir(parents=True)
-    names = [f"{number:06d}.jpg" for number in range(40)]
-    values = np.array([described(number) for number in range(40)]).astype(int) * 2 - 1
-    table = pd.DataFrame(values, columns=celeba_match.DESCRIBED)
-    table.insert(0, "image_id", names)
-    table[table.columns[::-1]].to_csv(folder / "list_attr_celeba.csv", index=False)  # columns in another order
-    parts = np.repeat([0, 1, 2], list(PARTS.values()))
-    pd.DataFrame({"image_id": names, "partition": parts}).to_csv(folder / "list_eval_partition.csv", index=False)
-    for number, name in enumerate(names):
-        Image.new("RGB", (178, 218), (6 * number, 0, 0)).save(folder / "img_align_celeba" / name, quality=95)
-    return root
+    attributes = pd.DataFrame(map(described, range(40)), columns=celeba_match.DESCRIBED)
+    return write_celeba(tmp_path_factory.mktemp("data"), attributes, np.repeat([0, 1, 2], list(PARTS.values())))
 
 
 def faces(part):

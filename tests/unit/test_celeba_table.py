@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from PIL import Image
+from official import write_celeba
 
 from gauge_lab.benchmarks import Overrides, celeba_table
 
@@ -16,21 +16,11 @@ pytestmark = pytest.mark.usefixtures("warnings_anew")
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Forty faces as bright as their number; every fifth wears a necklace, and the table is the number in binary."""
-    root = tmp_path_factory.mktemp("data")
-    folder = root / "CelebA"
-    (folder / "img_align_celeba").mkdir(parents=True)
-    names = [f"{number:06d}.jpg" for number in range(FACES)]
-    values = np.array([[number >> bit & 1 for bit in range(40)] for number in range(FACES)]) * 2 - 1
-    values[:, NECKLACE] = np.where(np.arange(FACES) % 5 == 0, 1, -1)
-    table = pd.DataFrame(values, columns=celeba_table.ATTRIBUTES)
-    table.insert(0, "image_id", names)
-    table[table.columns[::-1]].to_csv(folder / "list_attr_celeba.csv", index=False)  # columns in another order
-    parts = [0] * 20 + [1] * 10 + [2] * 10
-    pd.DataFrame({"image_id": names, "partition": parts}).to_csv(folder / "list_eval_partition.csv", index=False)
-    for number, name in enumerate(names):
-        Image.new("RGB", (178, 218), (6 * number, 0, 0)).save(folder / "img_align_celeba" / name, quality=95)
-    return root
+    """Of forty faces every fifth wears a necklace, and the table is the number in binary."""
+    values = np.array([[number >> bit & 1 for bit in range(40)] for number in range(FACES)])
+    values[:, NECKLACE] = np.arange(FACES) % 5 == 0
+    attributes = pd.DataFrame(values, columns=celeba_table.ATTRIBUTES)
+    return write_celeba(tmp_path_factory.mktemp("data"), attributes, [0] * 20 + [1] * 10 + [2] * 10)
 
 
 def numbers(part):

@@ -3,11 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import mistake, unchecked, visits
-from typer.testing import CliRunner
+from helpers import invoke, mistake, unchecked, visits
 
 from gauge import GaugeClassifier
-from gauge.cli.main import app
 
 
 def test_rows_like_those_of_training_have_not_moved(ward):
@@ -76,9 +74,7 @@ def test_a_row_with_an_unlikely_combination_is_unlike_training():
 
 def test_the_command_compares_a_table_with_a_saved_model(ward, tmp_path):
     ward.test.assign(age=lambda table: table["age"] - 20).to_csv(tmp_path / "new.csv", index=False)
-    with unchecked():
-        arguments = ["inspect", str(tmp_path / "new.csv"), "--against", str(ward.folder / "model")]
-        printed = CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
+    printed = invoke("inspect", "new.csv", "--against", str(ward.folder / "model"), cwd=tmp_path).stdout
     assert "300 rows beside the rows of training" in printed
     assert "moved: age  median 4" in printed
     assert "there is no folder nothing" in mistake("inspect", "new.csv", "--against", "nothing", cwd=tmp_path)

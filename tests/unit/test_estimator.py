@@ -2,13 +2,11 @@
 
 import json
 import logging
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import clinic, unchecked
+from helpers import clinic, python, unchecked
 
 from gauge import GaugeClassifier
 
@@ -108,8 +106,7 @@ def test_a_model_saved_in_one_process_predicts_the_same_in_another(model, table,
     pd.testing.assert_frame_equal(again.explain(table[:2]).to_frame(), model.explain(table[:2]).to_frame())
     files = sorted(path.name for path in (tmp_path / "model").iterdir())
     assert files == ["README.md", "metrics.jsonl", "model.json", "model.safetensors"]
-    arguments = [sys.executable, "-c", code, str(images), "table.pkl", "model"]
-    subprocess.run(arguments, cwd=tmp_path, check=True)
+    python("-c", code, str(images), "table.pkl", "model", cwd=tmp_path)
     assert np.allclose(np.load(tmp_path / "predicted.npy"), model.predict_proba(table), atol=1e-6)
 
 

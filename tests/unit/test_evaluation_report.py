@@ -1,20 +1,17 @@
 """`evaluate` measures what it says, with a threshold that no test row chose, and its page shows it on any screen."""
 
 import json
-from contextlib import chdir
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import mistake, unchecked
+from helpers import invoke, mistake, unchecked
 from pages import HOSTILE, Page
 from scipy.stats import binomtest
 from sklearn.metrics import average_precision_score, balanced_accuracy_score, f1_score
-from typer.testing import CliRunner
 
 from gauge import GaugeClassifier
-from gauge.cli.main import app
 from gauge.reports.evaluation import operating_grid
 from gauge.tabular.evidence.decisions import score_weights
 from gauge.tabular.evidence.measures import share_interval
@@ -198,8 +195,7 @@ def test_the_command_writes_a_page_and_json_and_hides_what_a_protocol_says(ward,
     model, table = str(ward.folder / "model"), str(ward.folder / "test.csv")
 
     def gauge(*arguments):
-        with chdir(tmp_path), unchecked():
-            return CliRunner().invoke(app, ["evaluate", model, table, *arguments], catch_exceptions=False)
+        return invoke("evaluate", model, table, *arguments, cwd=tmp_path)
 
     written = gauge("--out", "report.html", "--threshold", "0.4", "--positive", "ill", "--by", "sex", "--json")
     answer = json.loads(written.stdout)

@@ -1,13 +1,11 @@
 """Experts beside the network: each can be switched off, all are weighed by rows held out, and come back from the folder."""
 
 import io
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import unchecked
+from helpers import python, unchecked
 from PIL import Image
 
 from gauge import GaugeClassifier
@@ -174,8 +172,6 @@ def test_a_model_without_a_network_is_fitted_loaded_and_asked_without_its_code(t
         "print(*(name for name in sys.modules if name.startswith(('gauge.paper', 'gauge.plus'))))"
     )
     for step in ("fit", "predict"):
-        command = [sys.executable, "-c", code, step]
-        done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
-        loaded = set(done.stdout.split())
+        loaded = set(python("-c", code, step, cwd=tmp_path).stdout.split())
         assert loaded <= {"gauge.plus", "gauge.plus.combination"}  # which weighs the experts
         assert step == "fit" or not loaded

@@ -1,16 +1,12 @@
 """Prediction sets hold the right class as often as promised, whatever share of the values is missing."""
 
-from contextlib import chdir
-
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import mistake, unchecked, visits
+from helpers import invoke, mistake, unchecked, visits
 from pydantic import TypeAdapter
-from typer.testing import CliRunner
 
 from gauge import GaugeClassifier, export
-from gauge.cli.main import app
 from gauge.tabular.saved.files import validated
 from gauge.tabular.saved.prediction_sets import Group, PredictionSets, calibrate
 from gauge.tabular.table.rows import Rows
@@ -129,15 +125,14 @@ def test_few_rows_give_no_sets_and_a_coverage_is_a_share(ward):
 def test_predict_writes_the_sets_and_says_how_many_rows_it_abstains_from(ward, tmp_path):
     table = ward.test.assign(diagnosis=ward.test["diagnosis"].where(ward.test.index >= 60, "unsure"))
     table.to_csv(tmp_path / "test.csv", index=False)
-    with chdir(tmp_path), unchecked():
-        arguments = ["predict", str(ward.folder / "model"), "test.csv", "--coverage", "0.8", "--out", "answers.csv"]
-        result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    model = str(ward.folder / "model")
+    result = invoke("predict", model, "test.csv", "--coverage", "0.8", "--out", "answers.csv", cwd=tmp_path)
     written, held = pd.read_csv(tmp_path / "answers.csv"), ward.model.predict_set(ward.test, 0.8)
     assert written["set_size"].tolist() == held.sum(1).tolist()
     one = int((held.sum(1) == 1).sum())
     assert f"coverage 0.8: {one} of 300 rows have one class" in result.stderr
     assert "of 300 labelled rows); 60 of them have a label that training never saw, and count as wrong" in result.stderr
-    said = mistake("predict", str(ward.folder / "model"), "test.csv", "--coverage", "90", cwd=tmp_path)
+    said = mistake("predict", model, "test.csv", "--coverage", "90", cwd=tmp_path)
     assert "coverage is 90.0; give a share between 0 and 1" in said
 
 
@@ -178,9 +173,8 @@ def test_sets_by_class_are_the_same_in_python_on_the_command_line_exported_and_o
     with unchecked():
         export(ward.model, tmp_path / "model.onnx")
     for model in (ward.folder / "model", tmp_path / "model.onnx"):
-        with chdir(tmp_path), unchecked():
-            arguments = ["predict", str(model), "rows.csv", "--coverage", "0.85", "--by-class", "--out", "answers.csv"]
-            result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        asked = ["--coverage", "0.85", "--by-class", "--out", "answers.csv"]
+        result = invoke("predict", str(model), "rows.csv", *asked, cwd=tmp_path)
         assert "coverage 0.85 of every class: " in result.stderr
         written = pd.read_csv(tmp_path / "answers.csv")
         assert [each.split(" | ") if each else [] for each in written["set"].fillna("")] == expected

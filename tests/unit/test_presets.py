@@ -1,13 +1,11 @@
 """Presets: what each fits, what goes before it, and time limits that are kept."""
 
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import BLOCK_TORCH, ONE_THREAD, clinic, unchecked
+from helpers import BLOCK_TORCH, clinic, python, unchecked
 
 from gauge import GaugeClassifier
 
@@ -53,8 +51,7 @@ for command in (
     app(command.split(), standalone_mode=False)
 """
     code = BLOCK_TORCH.replace('"safetensors", ', "") + code
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=ONE_THREAD, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    python("-c", code, cwd=tmp_path)
 
 
 @pytest.mark.parametrize(
