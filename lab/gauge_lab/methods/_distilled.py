@@ -1,10 +1,4 @@
-"""Distilled: a method that learns from samples without labels, by the class probabilities that others give them.
-
-L = loss(student, x_i under masks, p_i),   p_i = the label where there is one, else the prediction of the teacher for x_i
-
-The teacher reads all observed values of a sample and the student random subsets of them, so that the student learns to
-predict from parts as the teacher does from the whole.
-"""
+"""Distilled: a method that learns from samples without labels, by the class probabilities that others give them."""
 
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
@@ -29,7 +23,13 @@ class Student(Protocol):
 
 
 class Distilled(Method):
-    """`targets` are the class probabilities of every row that the student learns from."""
+    """`targets` are the class probabilities of every row that the student learns from.
+
+    L = loss(student, x_i under masks, p_i),   p_i = the label where there is one, else the prediction of the teacher for x_i
+
+    The teacher reads all observed values of a sample and the student random subsets of them, so that the student learns
+    to predict from parts as the teacher does from the whole.
+    """
 
     needs_labels = False
 

@@ -1,9 +1,4 @@
-"""Boosted trees on the cells of the table alone, with missing cells as they are; without any cell the class prior.
-
-    logits = Σ over trees of the value of the leaf that the cells lead to; a missing cell goes the way the split has learned
-
-LightGBM's, as tensors. The number of rounds has the least loss on validation rows under the masks of training.
-"""
+"""Boosted trees on the cells of the table alone, with missing cells as they are; without any cell the class prior."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,7 +28,12 @@ OPTIONS: dict[str, Any] = {
 
 class BoostedCells(CellClassifier):
     """Every tree has room for `NODES` nodes, the root first. A leaf leads to itself, so all rows take `DEPTH` steps; trees
-    that were not grown return 0. With two classes, only the second one has trees."""
+    that were not grown return 0. With two classes, only the second one has trees.
+
+    logits = Σ over trees of the value of the leaf that the cells lead to; a missing cell goes the way the split has learned
+
+    LightGBM's, as tensors. The number of rounds has the least loss on validation rows under the masks of training.
+    """
 
     def __init__(
         self, tables: Mapping[str, Sequence[int]], num_classes: int, *, masks: Protocol, seed: int = 0

@@ -1,7 +1,4 @@
-"""Concat: the vectors of all modalities side by side, one linear classifier; missing values are imputed at test time.
-
-logits = W [x_1; ...; x_M] + b
-"""
+"""Concat: the vectors of all modalities side by side, one linear classifier; missing values are imputed at test time."""
 
 import torch
 from jaxtyping import Float
@@ -18,6 +15,8 @@ __all__ = ["Concat"]
 
 class Concat(Method):
     """The simplest early fusion: it cannot tell imputed from observed inputs.
+
+        logits = W [x_1; ...; x_M] + b
 
     NOTE[PAPER] fusion-gaps: a modality that is missing in a training sample is a vector of zeros.
     """

@@ -1,9 +1,4 @@
-"""DyMo: complete the input, then add imputed modalities one by one while they make the features clearer.
-
-SubsetState S: q = max_c softmax(s(f, p̄_c) / 0.1), π = P(|z| > d(f, μ_{S,ŷ}) / σ_{S,ŷ}) with ŷ the predicted class.
-Reward of a modality u: R_u = q_u · g(π, π_u) - q with g = 1 where π_u >= π. The best positive one is added; negative ones
-are never considered again.
-"""
+"""DyMo: complete the input, then add imputed modalities one by one while they make the features clearer."""
 
 import math
 from dataclasses import dataclass, replace
@@ -62,6 +57,13 @@ class SubsetState(NamedTuple):
 class DyMo(Prepared):
     """A trained backbone that chooses at test time which imputed modalities to use. Nothing is trained here; `prepare`
     computes the class statistics of every subset from the training split.
+
+        state of a subset S:      q = max_c softmax(s(f, p̄_c) / 0.1),   π = P(|z| > d(f, μ_{S,ŷ}) / σ_{S,ŷ}),   ŷ predicted
+        reward of a modality u:   R_u = q_u · g(π, π_u) - q,   g = 1 where π_u >= π
+
+    The best positive reward is added; modalities with a negative one are never considered again.
+
+    Du et al. 2026.
 
     NOTE[PAPER] dymo-tail: published code computes π as 2(1 - Φ) in float32, which is 0 beyond 5.3 σ and so switches the
     calibration off there; `tail="erfc"` keeps the tail and clamps g to 0..1, `tail="float32"` is the original.

@@ -1,8 +1,4 @@
-"""DynMM: a gate chooses for each sample one of the single-modality classifiers or the one that reads all modalities.
-
-g = softmax(gate([x_1; ...; x_M])), made one-hot with a straight-through gradient; logits = Σ_i g_i · branch_i;
-L = CE + 0.1 · mean g_multimodal.
-"""
+"""DynMM: a gate chooses for each sample one of the single-modality classifiers or the one that reads all modalities."""
 
 from typing import Self
 
@@ -23,6 +19,11 @@ __all__ = ["DynMM"]
 
 class DynMM(Method):
     """A hard choice between M + 1 trained branches, made from the vectors of the single-modality ones.
+
+        g = softmax(gate([x_1; ...; x_M])), made one-hot with a straight-through gradient; logits = Σ_i g_i · branch_i;
+        L = CE + 0.1 · mean g_multimodal.
+
+    Xue and Marculescu 2023.
 
     NOTE[PAPER] dynmm-frozen: published branches get no gradient but stay in training mode; ours stay in eval mode.
     """

@@ -1,9 +1,4 @@
-"""Ensemble: trained methods whose probabilities are averaged, several trainings of one method as a rule.
-
-p(x) = mean_j p_j(x)
-
-Nothing is learned: the members keep their weights.
-"""
+"""Ensemble: trained methods whose probabilities are averaged, several trainings of one method as a rule."""
 
 import math
 from collections.abc import Sequence
@@ -19,6 +14,12 @@ __all__ = ["Ensemble"]
 
 class Ensemble(Method):
     """A sample's prediction depends on the rest of its batch if that of a member does.
+
+        p(x) = mean_j p_j(x)
+
+    Nothing is learned: the members keep their weights.
+
+    Lakshminarayanan et al. 2017.
 
     >>> from gauge.plus.late_fusion import LateFusion
     >>> from gauge.encoders.mlp import Mlp

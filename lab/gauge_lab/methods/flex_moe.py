@@ -1,11 +1,4 @@
-"""Flex-MoE: learned units stand in for missing ones, and routed experts specialise in the observed combination.
-
-    unit = encoder's where observed, else bank[observed combination, unit];   first block: MLP(x) = Σ_e g_e · expert_e(x)
-    g = softmax over the 4 largest of x W + noise · softplus(x U), else 0
-    L = CE + 0.01 · (CE(router, combination's expert) for incomplete samples + balance of complete + balance of incomplete)
-
-(Yun et al. 2024.) Balance is cv²(Σ g) + cv²(Σ p), with p the probability that the noise leaves an expert among the largest.
-"""
+"""Flex-MoE: learned units stand in for missing ones, and routed experts specialise in the observed combination."""
 
 from dataclasses import dataclass, replace
 
@@ -89,6 +82,13 @@ class Experts(nn.Module):
 class FlexMoE(Method):
     """The shared network with a bank of units and, in its first block, routed experts. Expert 0 belongs to complete samples,
     which teach all experts in a balanced way, and each other combination has an expert of its own.
+
+    unit = encoder's where observed, else bank[observed combination, unit];   first block: MLP(x) = Σ_e g_e · expert_e(x)
+    g = softmax over the 4 largest of x W + noise · softplus(x U), else 0
+    L = CE + 0.01 · (CE(router, combination's expert) for incomplete samples + balance of complete + balance of incomplete)
+
+    (Yun et al. 2024.) Balance is cv²(Σ g) + cv²(Σ p), with p the probability that the noise leaves an expert among the
+    largest.
 
     A modality is observed if any of its values is; missing cells of an observed table also come from the bank. Published
     training data is incomplete, and complete samples come first for five epochs. Here every step has both: the batch as it

@@ -1,9 +1,4 @@
-"""Logistic regression on the cells of the table alone, with a flag for each missing one; without any cell the class prior.
-
-    logits = W [standardised cells, 0 where missing; flags of missing cells] + b,   least mean NLL + |W|² / (2 C n)
-
-C is the one of a few with the least loss on validation rows under the masks of training.
-"""
+"""Logistic regression on the cells of the table alone, with a flag for each missing one; without any the class prior."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,7 +16,12 @@ __all__ = ["LogisticCells"]
 
 
 class LogisticCells(CellClassifier):
-    """Logistic regression fitted by scikit-learn; the weights are buffers, and nothing is trained by gradient steps."""
+    """Logistic regression fitted by scikit-learn; the weights are buffers, and nothing is trained by gradient steps.
+
+        logits = W [standardised cells, 0 where missing; flags of missing cells] + b,   least mean NLL + |W|² / (2 C n)
+
+    C is the one of a few with the least loss on validation rows under the masks of training.
+    """
 
     def __init__(
         self, tables: Mapping[str, Sequence[int]], num_classes: int, *, masks: Protocol, seed: int = 0

@@ -1,13 +1,4 @@
-"""M3Care: missing modalities are imputed from similar samples of the batch, then the shared Transformer fuses all.
-
-For h_m = LN_m(vector of modality m), 0 where it is missing, and BN one BatchNorm for all of them:
-
-    k(X)_ij = mean over s in {σ/2, σ, 2σ} of exp(-‖x_i - x_j‖² / s), σ the mean ‖x_i - x_j‖² over i ≠ j
-    S = mean over the modalities m that i and j share of (1 - g_m) k(BN(P_m h_m)) + g_m k(BN(h_m)), 0 where S <= θ
-    H_m = h_m, then twice H_m <- SELU(S H_m W + b);  w = sigmoid(u_m H_m) / (sigmoid(u_m H_m) + sigmoid(v_m h_m))
-    token_m = w H_m + (1 - w) h_m where modality m is observed, H_m where it is missing
-    L = CE + 1e-8 Σ_m |‖P_m h_m‖ - ‖h_m‖|
-"""
+"""M3Care: missing modalities are imputed from similar samples of the batch, then the shared Transformer fuses all."""
 
 from collections.abc import Iterable
 
@@ -29,6 +20,16 @@ __all__ = ["M3Care"]
 
 class M3Care(Method):
     """Vectors of modalities, a graph of the batch's samples, and a Transformer over one token for each modality.
+
+    For h_m = LN_m(vector of modality m), 0 where it is missing, and BN one BatchNorm for all of them:
+
+        k(X)_ij = mean over s in {σ/2, σ, 2σ} of exp(-‖x_i - x_j‖² / s), σ the mean ‖x_i - x_j‖² over i ≠ j
+        S = mean over the modalities m that i and j share of (1 - g_m) k(BN(P_m h_m)) + g_m k(BN(h_m)), 0 where S <= θ
+        H_m = h_m, then twice H_m <- SELU(S H_m W + b);  w = sigmoid(u_m H_m) / (sigmoid(u_m H_m) + sigmoid(v_m h_m))
+        token_m = w H_m + (1 - w) h_m where modality m is observed, H_m where it is missing
+        L = CE + 1e-8 Σ_m |‖P_m h_m‖ - ‖h_m‖|
+
+    Zhang et al. 2022.
 
     The prediction for a sample depends on its batch; alone, a sample is its own only neighbour. With `subsets_per_step`
     every step classifies the batch under that many subsets.

@@ -1,8 +1,4 @@
-"""MAP: missing-aware prompts. The observed subset of a sample selects learned tokens that join it at every block.
-
-h_0 = [CLS, units]; h_i = block_i([h_{i-1}, prompts_{S,i}]), so the sequence grows by the prompts of each block.
-L = CE of the CLS state of the last block; † averages it over K random subsets in every step.
-"""
+"""MAP: missing-aware prompts. The observed subset of a sample selects learned tokens that join it at every block."""
 
 from dataclasses import replace
 
@@ -41,6 +37,11 @@ def prompt_length(units: int) -> int:
 class MAP(Method):
     """The shared network with `length` prompts for each subset and block (`prompt_length` when 0). With `subsets_per_step=0`
     all observed modalities are visible: complete data then trains only one subset's prompts.
+
+        h_0 = [CLS, units]; h_i = block_i([h_{i-1}, prompts_{S,i}]), so the sequence grows by the prompts of each block.
+        L = CE of the CLS state of the last block; † averages it over K random subsets in every step.
+
+    Lee et al. 2023.
 
     NOTE[PAPER] map-from-scratch: the original freezes a large pre-trained Transformer; as in DyMo's comparison, everything
     is trained from scratch here.

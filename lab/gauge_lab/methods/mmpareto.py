@@ -1,11 +1,4 @@
-"""MMPareto: heads train the encoders together with the network, but never against it.
-
-L = mean CE(network) over random subsets + Σ_m mean CE(head_m) over the samples that have modality m
-g_m = 2a · n + 2(1 - a) · h, with n and h the gradients of network and head at the units of modality m; a = 1/2 unless
-      n · h < 0, then the a in [0, 1] of the shortest g_m, which lowers both losses; all times 1.5 · max(1, |n + h| / |g_m|)
-
-(Wei and Hu 2024.) The network alone predicts.
-"""
+"""MMPareto: heads train the encoders together with the network, but never against it."""
 
 from dataclasses import replace
 from typing import Any
@@ -31,7 +24,16 @@ ENHANCED = 1.5  # published code: the factor of all gradients of encoders
 
 class MMPareto(Method):
     """A head for each modality and the network of GAUGE+. The published gradients are those of the encoders' weights; these
-    are those of their units, which cost no second backward pass."""
+    are those of their units, which cost no second backward pass.
+
+        L = mean CE(network) over random subsets + Σ_m mean CE(head_m) over the samples that have modality m
+        g_m = 1.5 · max(1, |n + h| / |g|) · g,   g = 2a · n + 2(1 - a) · h,   a = 1/2 unless n · h < 0
+
+    with n and h the gradients of network and head at the units of modality m; where they are in conflict, a in [0, 1] gives
+    the shortest g, which lowers both losses.
+
+    (Wei and Hu 2024.) The network alone predicts.
+    """
 
     def __init__(self, encoder: UnitEncoder, classifier: Network, *, subsets_per_step: int = 2) -> None:
         super().__init__()

@@ -1,8 +1,4 @@
-"""ModDrop: every training sample loses each of its modalities with probability p, but never all of them.
-
-L = CE(f(x ∘ keep), y), keep_m ~ Bernoulli(1 - p) for each sample and modality; where none is left, one of them, drawn
-uniformly, is kept.
-"""
+"""ModDrop: every training sample loses each of its modalities with probability p, but never all of them."""
 
 import torch
 from jaxtyping import Bool, Int
@@ -22,7 +18,13 @@ RATE = 0.5  # every benchmark
 
 class ModDrop(Method):
     """The shared network, trained with randomly missing modalities. A missing unit loses its content but stays visible to
-    attention."""
+    attention.
+
+    L = CE(f(x ∘ keep), y), keep_m ~ Bernoulli(1 - p) for each sample and modality; where none is left, one of them,
+    drawn uniformly, is kept.
+
+    Neverova et al. 2016.
+    """
 
     def __init__(self, encoder: UnitEncoder, classifier: Network, *, rate: float = RATE) -> None:
         super().__init__()

@@ -1,7 +1,4 @@
-"""MoPoE classification: a linear classifier on the frozen imputer's latent of the observed values (Sutter et al. 2021).
-
-logits = W μ_S + b, with μ_S the mean of the imputer's posterior q(z | S), a product of Gaussian experts.
-"""
+"""MoPoE classification: a linear classifier on the frozen imputer's latent of the observed values (Sutter et al. 2021)."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -20,6 +17,10 @@ __all__ = ["LatentClassifier"]
 class LatentClassifier(Method):
     """Only one Linear layer is trained. With `subsets_per_step` (the † of tables) a step averages over that many random
     subsets, otherwise it uses all observed modalities. Styles of the imputer are not read.
+
+        logits = W μ_S + b, with μ_S the mean of the imputer's posterior q(z | S), a product of Gaussian experts.
+
+    Sutter et al. 2021.
 
     NOTE[PAPER] frozen-parts: published code leaves the frozen imputer in training mode; here it stays in eval mode.
     """

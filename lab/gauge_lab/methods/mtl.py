@@ -1,7 +1,4 @@
-"""MTL: every subset of the modalities is a task with its own CLS token, and every step trains all of them.
-
-L = mean over all 2^M - 1 subsets S of CE(f(x_S, CLS_S), y). Missing units are zero; CLS does not see them, the others do.
-"""
+"""MTL: every subset of the modalities is a task with its own CLS token, and every step trains all of them."""
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +20,12 @@ __all__ = ["MTL"]
 
 class MTL(Method):
     """The shared network with one CLS token for each subset.
+
+        L = mean over all 2^M - 1 subsets S of CE(f(x_S, CLS_S), y)
+
+    Missing units are zero; CLS does not see them, the others do.
+
+    Ma et al. 2022.
 
     NOTE[PAPER] mtl-encode-once: published code runs the encoders for every subset; here all subsets share one encoding.
     """

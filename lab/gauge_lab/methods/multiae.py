@@ -1,9 +1,4 @@
-"""MultiAE: one joint code of the observed modalities, learnt by decoding every modality from it (Ngiam et al. 2011).
-
-z(S) = W2 relu(W1 [v_1 ... v_M]) with v_m the vector of modality m, zero outside S. Pre-training, over random subsets S:
-Σ_m l_m(x_m, decoder_m(z(S))), the mean squared error of numbers and the mean -Σ x log p of text. Then, the encoders frozen:
-cross-entropy of Linear(z(S)).
-"""
+"""MultiAE: one joint code of the observed modalities, learnt by decoding every modality from it (Ngiam et al. 2011)."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -70,6 +65,14 @@ class AutoEncoder(Trainable):
 class MultiAE(Method):
     """A linear classifier on the pre-trained code, which is trained further; the encoders are not. With `subsets_per_step`
     (the † of tables) a step averages over that many random subsets, otherwise it uses all observed modalities.
+
+        z(S) = W2 relu(W1 [v_1 ... v_M]),   v_m the vector of modality m, zero outside S
+        pre-training, over random subsets S:   Σ_m l_m(x_m, decoder_m(z(S)))
+        then, with frozen encoders:            L = CE(Linear(z(S)))
+
+    with l the mean squared error of numbers and the mean -Σ x log p of text.
+
+    Ngiam et al. 2011.
 
     NOTE[PAPER] frozen-parts: published code leaves frozen networks in training mode; here they stay in eval mode.
     """

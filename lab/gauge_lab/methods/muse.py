@@ -1,12 +1,4 @@
-"""MUSE: a graph of the batch's samples and their modalities, contrasted with a copy that has fewer edges.
-
-Edge between sample i and each observed modality m: e_im = linear_m(vector); sample nodes start at 1, modality nodes are
-learned. Each layer, in both directions: h_v <- ReLU(U [mean over edges (u, v) of ReLU(V [h_u, e]), h_v]), and between
-layers e <- ReLU(E [h_u, h_v, e]). With the rows of p the normalised projections of the samples, those of q the ones in the
-copy, and Y_ij = [y_i = y_j]:
-
-    L = CE + ½ · ½ [CE(p qᵀ / 0.07, i) + CE(q pᵀ / 0.07, i)] + ½ · ½ [BCE(p pᵀ / 0.07, Y) + BCE(p qᵀ / 0.07, Y)]
-"""
+"""MUSE: a graph of the batch's samples and their modalities, contrasted with a copy that has fewer edges."""
 
 import torch
 import torch.nn.functional as F
@@ -47,6 +39,15 @@ class Layer(nn.Module):
 class Muse(Method):
     """Nothing is imputed: a missing modality is a missing edge. Samples meet in the modality nodes, so the prediction for a
     sample depends on its batch. As published, the classifier reads only the graph with all edges.
+
+    Edge between sample i and each observed modality m: e_im = linear_m(vector); sample nodes start at 1, modality nodes
+    are learned. Each layer, in both directions: h_v <- ReLU(U [mean over edges (u, v) of ReLU(V [h_u, e]), h_v]), and
+    between layers e <- ReLU(E [h_u, h_v, e]). With the rows of p the normalised projections of the samples, those of q
+    the ones in the copy, and Y_ij = [y_i = y_j]:
+
+        L = CE + ½ · ½ [CE(p qᵀ / 0.07, i) + CE(q pᵀ / 0.07, i)] + ½ · ½ [BCE(p pᵀ / 0.07, Y) + BCE(p qᵀ / 0.07, Y)]
+
+    Wu et al. 2024.
 
     NOTE[PAPER] muse-single-edge: the copy keeps 1 to n - 1 of a sample's n edges, which leaves n = 1 open; here it is kept.
     """

@@ -1,10 +1,4 @@
-"""OnlineMAE: a masked auto-encoder of modality vectors restores dropped modalities, a classifier reads its output.
-
-    X = LN_m(vector of m);   X̂ = decoder(encoder(kept tokens, memory), mask token elsewhere);   logits = head(CLS | X̂)
-    loss = CE + mean over dropped tokens of |X̂ - standardised X|² / c
-
-(ActionMAE, Woo et al. 2023.) n modalities are kept: n is drawn from 1 .. M-1 for a batch, which ones for each sample.
-"""
+"""OnlineMAE: a masked auto-encoder of modality vectors restores dropped modalities, a classifier reads its output."""
 
 import torch
 import torch.nn.functional as F
@@ -47,6 +41,12 @@ class MaskedAutoEncoder(nn.Module):
 class OnlineMAE(Method):
     """The vector of each modality becomes a token; the classifier reads the auto-encoder's output for all tokens. In
     training the auto-encoder restores available modalities that were dropped; the targets are their own tokens.
+
+        X = LN_m(vector of m);   X̂ = decoder(encoder(kept tokens, memory), mask token elsewhere);   logits = head(CLS | X̂)
+        loss = CE + mean over dropped tokens of |X̂ - standardised X|² / c
+
+    (ActionMAE, Woo et al. 2023.) n modalities are kept: n is drawn from 1 .. M-1 for a batch, which ones for each
+    sample.
 
     NOTE[PAPER] online-mae-target: published code also trains the encoders to be easy to restore; identical tokens are the
     easiest, and training can collapse to them. Here the target is detached.

@@ -1,9 +1,4 @@
-"""PDF: modality classifiers weighted by their predicted confidence, corrected at test time by how certain they are.
-
-c_m predicts p_m(y). holo_m = Σ_{j≠m} ln c_j / Σ_j ln c_j. Training: w = softmax_m(c_m + holo_m), fused = Σ_m sg(w_m) · l_m,
-L = CE(fused) + Σ_m CE(l_m) + Σ_m mean |c_m - sg(p_m(y))|. Test: w = softmax_m((c_m + holo_m) · min(1, u_m / mean_{j≠m} u_j))
-with u_m = mean_k |p_m(k) - 1/K|.
-"""
+"""PDF: modality classifiers weighted by their predicted confidence, corrected at test time by how certain they are."""
 
 import torch
 from jaxtyping import Float
@@ -22,7 +17,15 @@ FLOOR = 1e-8  # as published, everywhere
 
 class PDF(Method):
     """Late fusion in which a small network for each modality predicts how likely its classifier is right. These networks are
-    linear up to the sigmoid, as published, and do not train the vectors they read."""
+    linear up to the sigmoid, as published, and do not train the vectors they read.
+
+    c_m predicts p_m(y), holo_m = Σ_{j≠m} ln c_j / Σ_j ln c_j, fused = Σ_m sg(w_m) · l_m, and sg stops gradients:
+
+        training: w = softmax_m(c_m + holo_m),   L = CE(fused) + Σ_m CE(l_m) + Σ_m mean |c_m - sg(p_m(y))|
+        test:     w = softmax_m((c_m + holo_m) · min(1, u_m / mean_{j≠m} u_j)),   u_m = mean_k |p_m(k) - 1/K|
+
+    Cao et al. 2024.
+    """
 
     def __init__(self, classifiers: LateFusion, imputer: SupportsComplete) -> None:
         super().__init__()

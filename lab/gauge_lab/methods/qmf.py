@@ -1,9 +1,4 @@
-"""QMF: each modality's classifier is weighted by a confidence from its energy, trained to rank like its past losses.
-
-conf_m = logsumexp(l_m) / 10, fused = Σ_m sg(conf_m) · l_m; L = CE(fused) + Σ_m CE(l_m) + Σ_m L_rank,m. With r the losses a
-sample has gathered so far, from 0 to 1 over the split, and j the sample after i in the batch,
-L_rank = mean max(0, sign(r_i - r_j) · (conf_i - conf_j) - |r_i - r_j|).
-"""
+"""QMF: each modality's classifier is weighted by a confidence from its energy, trained to rank like its past losses."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,6 +15,13 @@ __all__ = ["QMF"]
 
 class QMF(Method):
     """Late fusion by confidence. `history` accumulates the losses of the training split, which has `rows` samples.
+
+        conf_m = logsumexp(l_m) / 10,   fused = Σ_m sg(conf_m) · l_m,   L = CE(fused) + Σ_m CE(l_m) + Σ_m L_rank,m
+        L_rank = mean max(0, sign(r_i - r_j) · (conf_i - conf_j) - |r_i - r_j|)
+
+    with r the losses a sample has gathered so far, from 0 to 1 over the split, and j the sample after i in the batch.
+
+    Zhang et al. 2023.
 
     NOTE[PAPER] qmf-accumulation: the published code takes an optimizer step every 24 batches; ours after every batch.
 

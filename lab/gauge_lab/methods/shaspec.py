@@ -1,11 +1,4 @@
-"""ShaSpec: shared and specific features of every modality; a missing one gets what the available ones share.
-
-    f_m = s_m + W [s_m; r_m] where m is available, else the mean of s over the available modalities
-    L = CE(V [f_1; ...; f_M]) + 0.1 · alignment(s) + 0.02 · CE(which modality r_m is of)
-
-(Wang et al. 2023.) One network reads s of all modalities, each modality has one of its own for r. Alignment is the mean
-absolute difference of s between neighbouring modalities, summed over neighbours.
-"""
+"""ShaSpec: shared and specific features of every modality; a missing one gets what the available ones share."""
 
 from collections.abc import Sequence
 
@@ -32,6 +25,12 @@ class ShaSpec(Method):
     """Modalities of different shapes cannot enter one network as they are: each goes through its encoder of the shared
     backbone, and the shared and the specific networks read its units. A step encodes everything once; subsets differ in
     what is fused. Modalities that were not observed take no part in the two objectives.
+
+        f_m = s_m + W [s_m; r_m] where m is available, else the mean of s over the available modalities
+        L = CE(V [f_1; ...; f_M]) + 0.1 · alignment(s) + 0.02 · CE(which modality r_m is of)
+
+    (Wang et al. 2023.) One network reads s of all modalities, each modality has one of its own for r. Alignment is the
+    mean absolute difference of s between neighbouring modalities, summed over neighbours.
 
     The published code fills a missing modality with the shared features of the first available one, the paper with their
     mean, as here. Published training draws how many modalities are kept, then which; here it is one of all subsets.

@@ -1,10 +1,4 @@
-"""SimMLM: an expert for each modality, mixed by a learned gate; more modalities must not have a higher loss than fewer.
-
-    logits = Σ_m g_m ⊙ l_m,   g = softmax over the available m of G(vectors), one gate for each modality and class
-    L = mean of CE(more) and CE(fewer) + 0.1 · mean max(0, CE(more) - CE(fewer))
-
-(Li et al. 2025.) `more` and `fewer` are two subsets of a sample's modalities, the second inside the first.
-"""
+"""SimMLM: an expert for each modality, mixed by a learned gate; more modalities must not have a higher loss than fewer."""
 
 from collections.abc import Sequence
 
@@ -47,6 +41,11 @@ class UnitExperts(nn.Module):
 
 class SimMLM(Method):
     """Experts see one modality each, so a step runs them once for both subsets; only the gate depends on the subset.
+
+        logits = Σ_m g_m ⊙ l_m,   g = softmax over the available m of G(vectors), one gate for each modality and class
+        L = mean of CE(more) and CE(fewer) + 0.1 · mean max(0, CE(more) - CE(fewer))
+
+    (Li et al. 2025.) `more` and `fewer` are two subsets of a sample's modalities, the second inside the first.
 
     The published gate is a separate network on the raw inputs, with zeros for what is missing. Modalities of different
     shapes cannot be read side by side, so this gate reads the vectors that the experts predict from, zeros where a modality

@@ -1,9 +1,4 @@
-"""TIP classification: the imputer's pre-trained encoders of image and table, fine-tuned under three linear classifiers.
-
-    logits = mean of W_i [image] + W_t [table] + W_m [table after attention to the image], the CLS states of the last two
-
-(Du et al. 2024, the ensemble of its published code.)
-"""
+"""TIP classification: the imputer's pre-trained encoders of image and table, fine-tuned under three linear classifiers."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -26,6 +21,10 @@ class TipClassifier(Method):
     """All weights of the encoders are trained further. A missing cell is the token that pre-training hides cells with, also
     where no cell is left. Published samples always have an image; here the two classifiers that read it are left out for a
     sample that has none.
+
+      logits = mean of W_i [image] + W_t [table] + W_m [table after attention to the image], the CLS states of the last two
+
+    (Du et al. 2024, the ensemble of its published code.)
     """
 
     def __init__(self, pretrained: TIP, num_classes: int) -> None:

@@ -1,9 +1,4 @@
-"""Test-time augmentation: a trained method predicts several randomly changed copies of a sample's images.
-
-logits = mean_v log p(x_v),   x_0 = x as it is, x_v = x with its images changed as in training
-
-Cells, texts and what is missing stay as they are. Nothing is learned: the trained method keeps its weights.
-"""
+"""Test-time augmentation: a trained method predicts several randomly changed copies of a sample's images."""
 
 from dataclasses import replace
 
@@ -23,6 +18,10 @@ COPIES = 8
 class TTA(Method):
     """`augmentation` is the one that the method was trained with, `copies` how often it predicts, the first time for the
     images as they are. The key of a sample decides how its images change, whatever else is in the batch.
+
+        logits = mean_v log p(x_v),   x_0 = x as it is, x_v = x with its images changed as in training
+
+    Cells, texts and what is missing stay as they are. Nothing is learned: the trained method keeps its weights.
 
     >>> from gauge.plus.late_fusion import LateFusion
     >>> from gauge.encoders.mlp import Mlp

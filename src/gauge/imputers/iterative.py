@@ -1,9 +1,4 @@
-"""Iterative: missing table cells by repeated regressions on the other columns; other modalities from donors.
-
-    x_j = intercept_j + Σ_{k before j} coefficient_jk x_k + Σ_{k after j} coefficient_jk (x_k of the round before)
-
-for the missing cells of a row, columns in the order of imputation: scikit-learn's IterativeImputer with BayesianRidge.
-"""
+"""Iterative: missing table cells by repeated regressions on the other columns; other modalities from donors."""
 
 import warnings
 from collections.abc import Sequence
@@ -34,6 +29,11 @@ class Iterative(Imputer):
     Numbers start from the mean of their column, categories from its mode; a row without observed cells keeps these, where
     scikit-learn would run the rounds. Categories are imputed as numbers, then rounded and clamped to their column's range.
     Whole modalities (images, texts) are imputed as in `nearest`.
+
+        x_j = intercept_j + Σ_{k before j} coefficient_jk x_k + Σ_{k after j} coefficient_jk (x_k of the round before)
+
+    for the missing cells of a row, columns in the order of imputation: scikit-learn's IterativeImputer with
+    BayesianRidge.
 
     >>> inputs = {"blood": torch.tensor([[1.0, 2.0], [2, 4], [3, 6], [4, 8]])}
     >>> train = Dataset("train", inputs, torch.zeros(4).long(), {"blood": torch.ones(4, 2).bool()})

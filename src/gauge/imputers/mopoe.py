@@ -1,10 +1,4 @@
-"""MoPoE: a multimodal VAE whose posterior of any observed subset is a product of Gaussian experts (Sutter et al. 2021).
-
-    q(z | S) = N(μ, v),   1/v = Σ_{m in S} 1/v_m (+ 1 when S is the full set),   μ = v Σ_{m in S} μ_m / v_m
-    loss = Σ_m w_m · -log p(x_m | z, y_m) + β (mean_S KL q(z | S) + β_style Σ_m u_m KL q(y_m | x_m)),   KL to N(0, I)
-
-z is shared; y_m is the style of one modality, in models with styles.
-"""
+"""MoPoE: a multimodal VAE whose posterior of any observed subset is a product of Gaussian experts (Sutter et al. 2021)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -79,6 +73,11 @@ class MoPoE(Imputer):
     stratified mixture of all 2^M - 1 subset posteriors. Imputation decodes one draw, by the sample's key, from the
     posterior of its observed modalities (or the mean of that); styles are drawn from N(0, I).
 
+        q(z | S) = N(μ, v),   1/v = Σ_{m in S} 1/v_m (+ 1 when S is the full set),   μ = v Σ_{m in S} μ_m / v_m
+        loss = Σ_m w_m · -log p(x_m | z, y_m) + β (mean_S KL q(z | S) + β_style Σ_m u_m KL q(y_m | x_m)),   KL to N(0, I)
+
+    z is shared; y_m is the style of one modality, in models with styles.
+
     NOTE[PAPER] imputer-noise: the published imputer draws anew on every call, also at test time; ours is seeded per
     sample and epoch, so that every method sees the same completed input.
 
@@ -118,7 +117,7 @@ class MoPoE(Imputer):
         **balance: Any,
     ) -> Self:
         """`coders` are those of each modality: `conv_image` (by default), `mlp`, or constructors of your own. `channels` and
-        `hidden` are sizes of the two named ones, by default those published; the decoder of `mlp` returns values from 0 to 1.
+        `hidden` are sizes of the two named ones, by default those published; that of `mlp` decodes values from 0 to 1.
         `reversed_text` is the published likelihood of text. The other options are the fields of `Balance`."""
         chosen = coders or {}
         for name in chosen:

@@ -1,10 +1,4 @@
-"""TIP: missing table cells from the other cells and an image, by a pre-trained Transformer (Du et al. 2024).
-
-    loss = (contrast + matching + reconstruction) / 3
-
-contrast: image and table of a sample are matched within the batch; matching: does this table belong to this image;
-reconstruction: half of a sample's cells from the other half and the image.
-"""
+"""TIP: missing table cells from the other cells and an image, by a pre-trained Transformer (Du et al. 2024)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -55,6 +49,11 @@ class Roles(NamedTuple):
 
 class TIP(Imputer):
     """Imputes only the table, in one deterministic pass; a sample without its image is an error.
+
+        loss = (contrast + matching + reconstruction) / 3
+
+    contrast: image and table of a sample are matched within the batch; matching: does this table belong to this image;
+    reconstruction: half of a sample's cells from the other half and the image.
 
     NOTE[PAPER] tip-categories: published code takes the most likely category of all columns and clamps it to the column's
     range (`unrestricted=True`); ours is the most likely category of the column itself.

@@ -191,8 +191,13 @@ class Reading:
 
 
 class Gauge(Method):
-    """A gated classifier over a frozen imputer (Eqs. 1 to 10, Algorithm 1). Without an imputer, missing units are hidden and
-    the others gated. Encoders run once per step; the scoring pass and the gated pass share their tokens.
+    """A gated classifier over a frozen imputer (Algorithm 1).
+
+        a_i = ‖∂L/∂e_i ⊙ (r - e_i)‖₁ (Eq. 4)        s = (a - mean a) / max(σ, ε), or a for three units and fewer (Eq. 6)
+        g = sigmoid((s - τ) / exp(ρ)) (Eq. 7)       logits = f(e, bias log max(g, ε_g)) (Eqs. 8 and 9),   CE(logits, y) (Eq. 10)
+
+    Without an imputer, missing units are hidden and the others gated. Encoders run once per step; the scoring pass and the
+    gated pass share their tokens.
 
     NOTE[PAPER] scoring-mode: the paper does not say in which mode the scoring pass runs; here in that of the step: in
     training, BatchNorm and dropout are those of the gated pass.

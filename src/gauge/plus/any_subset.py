@@ -1,8 +1,4 @@
-"""Any-subset backbone: one Transformer trained on random subsets of its modalities; missing units are masked.
-
-L = mean CE + [epoch >= 3] · mean -log softmax_c(s(f, p_c) / 0.1)[y], with f the projected CLS state and p_c the mean of
-all f of class c in the epoch before.
-"""
+"""Any-subset backbone: one Transformer trained on random subsets of its modalities; missing units are masked."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -55,6 +51,11 @@ METRICS = {
 class AnySubset(Method):
     """Every step encodes each modality once and classifies the batch under several subsets. Hidden units lose their content
     and attention ignores them. Buffers are updated in place, so that steps can be captured as CUDA graphs.
+
+    L = mean CE + [epoch >= 3] · mean -log softmax_c(s(f, p_c) / 0.1)[y], with f the projected CLS state and p_c the mean
+    of all f of class c in the epoch before.
+
+    Du et al. 2026.
 
     NOTE[PAPER] prototypes: means of unit vectors, as published not normalised again; a class without samples keeps its own.
     """

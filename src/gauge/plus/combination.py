@@ -1,17 +1,4 @@
-"""The calibrated product of several votes: logits = Σ_j w_j · (log p_j - log π) + log π + s over those that are present.
-
-w_j = exp(u_j + v_j · share), with share_m the observed part of modality m: a weight for every subset of the modalities, and
-for partly observed tables anything between. A temperature for each vote would change nothing, as Σ_j w_j · (z_j / T_j)
-depends on w_j / T_j alone. π are the shares of the classes, which every voter knows: they count once, however many are
-present, if `count_classes` has set them; until then π is uniform. s shifts all classes alike for all samples: validation
-samples may have other shares of the classes than training samples. u, v and s minimise, over validation samples under all
-kinds of masks,
-
-    rows · mean NLL + |u|² / (2 · 2²) + |v|² / 2 + |s|² / 2
-
-so that few samples leave the weights near one, and a shared one where subsets do not differ. With a trust t_j in what a
-voter reads, p_j becomes t_j · p_j + (1 - t_j) · π: wrong content says nothing, so no confident vote can veto all others.
-"""
+"""The calibrated product of several votes: logits = Σ_j w_j · (log p_j - log π) + log π + s over those that are present."""
 
 import math
 
@@ -28,6 +15,19 @@ STEPS = 100
 class Combination(nn.Module):
     """All weights are one until `learn` is called; they are buffers, so that training does not change them. Without
     `classes` there is no shift.
+
+    w_j = exp(u_j + v_j · share), with share_m the observed part of modality m: a weight for every subset of the
+    modalities, and for partly observed tables anything between. A temperature for each vote would change nothing, as Σ_j
+    w_j · (z_j / T_j) depends on w_j / T_j alone. π are the shares of the classes, which every voter knows: they count
+    once, however many are present, if `count_classes` has set them; until then π is uniform. s shifts all classes alike
+    for all samples: validation samples may have other shares of the classes than training samples. u, v and s minimise,
+    over validation samples under all kinds of masks,
+
+        rows · mean NLL + |u|² / (2 · 2²) + |v|² / 2 + |s|² / 2
+
+    so that few samples leave the weights near one, and a shared one where subsets do not differ. With a trust t_j in
+    what a voter reads, p_j becomes t_j · p_j + (1 - t_j) · π: wrong content says nothing, so no confident vote can veto
+    all others.
 
     >>> combine = Combination(votes=2, modalities=1)
     >>> combine(torch.zeros(5, 2, 3), torch.ones(5, 2, dtype=torch.bool), torch.ones(5, 1)).shape

@@ -1,13 +1,4 @@
-"""GAUGE+: whole units beside fine ones, a head for each modality, and one prediction from the network and all heads.
-
-L = mean CE(network) over random subsets + Σ_m mean CE(head_m) over the samples that have modality m, whose gradient reaches
-    the encoders as far as head m knows what the network knows of validation samples
-logits = Σ_j w_j(observed) · log p_j, j over the network and the heads of observed modalities, w from validation data
-
-With `gating="trust"` L has a term for trust, and p_j is mixed with the uniform distribution by the trust in
-what head j reads (see `Combination`), so that heads of imputed modalities can vote too; trained with corrupted evidence
-but without trust, by the share that is sound. With an imputer L also has the CE of the gated network on imputed inputs.
-"""
+"""GAUGE+: whole units beside fine ones, a head for each modality, and one prediction from the network and all heads."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -40,6 +31,16 @@ __all__ = ["GaugePlus"]
 class GaugePlus(Prepared):
     """A `Gauge`, gated or not, whose modalities also predict alone. A head reads its modality's whole unit or, where it has
     none, the mean of its observed units.
+
+        L = mean CE(network) over random subsets + Σ_m mean CE(head_m) over the samples that have modality m
+        logits = Σ_j w_j(observed) · log p_j, j over the network and the heads of observed modalities, w from validation data
+
+    The gradient of head m reaches the encoders as far as it knows what the network knows of validation samples.
+
+    With `gating="trust"` L has a term for trust, and p_j is mixed with the uniform distribution by the trust in what
+    head j reads (see `Combination`), so that heads of imputed modalities can vote too; trained with corrupted evidence
+    but without trust, by the share that is sound. With an imputer L also has the CE of the gated network on imputed
+    inputs.
 
     Parameters
     ----------

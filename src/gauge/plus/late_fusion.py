@@ -1,8 +1,4 @@
-"""Late fusion: a separate classifier for each modality; those of the observed modalities vote.
-
-L = Σ_m mean CE(head_m) over the samples that have modality m
-logits = Σ_m w_m(observed) · log p_m over the observed modalities, w = 1 for equal votes, or learned from validation data
-"""
+"""Late fusion: a separate classifier for each modality; those of the observed modalities vote."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,6 +69,9 @@ def _right_modalities(batch: Batch) -> Bool[Tensor, "b m"]:
 class LateFusion(Method):
     """An encoder and a linear head for each modality; the log-probabilities of the observed modalities add up. With an
     imputer all modalities vote, on completed inputs. `rectify` puts a ReLU before each head.
+
+    L = Σ_m mean CE(head_m) over the samples that have modality m
+    logits = Σ_m w_m(observed) · log p_m over the observed modalities, w = 1 for equal votes, or learned from validation data
 
     NOTE[PAPER] fusion-gaps: the published training splits of unimodal, concat, QMF, PDF and DynMM are complete. Here a
     missing modality is left out of a sample's losses, votes and gates, and is a vector of zeros for concat.

@@ -1,19 +1,4 @@
-"""Trust: the probability that a unit is right, learned where training knows it.
-
-    trust_i = sigmoid(a · h_i + b),   h = Linear(LN(Block(units + facts)))
-
-Facts about a unit: whether it was imputed, the imputer's uncertainty, its unsigned and signed Taylor score; with heads that
-read single modalities also the class probabilities of its own modality, and how far they agree with those of the other
-observed modalities and with the network's ungated prediction. What makes a unit right:
-
-    observed modality or cell   it was neither noised nor swapped with one that says something else
-    imputed modality            alone it shows the true class
-    imputed cell                a number is within half a standard deviation of the true one, a category is the true one
-    whole of a table            the share of its cells that are right
-
-The trust term teaches this head alone: units and facts are detached, and so is the trust that gates attention. a = 1 and
-b = 0 until `calibrate` fits them, for observed and for imputed units apart.
-"""
+"""Trust: the probability that a unit is right, learned where training knows it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -59,7 +44,22 @@ class PlusReading(Reading):
 
 class TrustHead(nn.Module):
     """One attention block over the units of a sample; the trust in a unit is its gate. `head_classes` is the number of
-    classes of the heads that the modalities have of their own, 0 without such heads."""
+    classes of the heads that the modalities have of their own, 0 without such heads.
+
+        trust_i = sigmoid(a · h_i + b),   h = Linear(LN(Block(units + facts)))
+
+    Facts about a unit: whether it was imputed, the imputer's uncertainty, its unsigned and signed Taylor score; with
+    heads that read single modalities also the class probabilities of its own modality, and how far they agree with those
+    of the other observed modalities and with the network's ungated prediction. What makes a unit right:
+
+        observed modality or cell   it was neither noised nor swapped with one that says something else
+        imputed modality            alone it shows the true class
+        imputed cell                a number is within half a standard deviation of the true one, a category is the true one
+        whole of a table            the share of its cells that are right
+
+    The trust term teaches this head alone: units and facts are detached, and so is the trust that gates attention. a = 1
+    and b = 0 until `calibrate` fits them, for observed and for imputed units apart.
+    """
 
     def __init__(self, dim: int, *, heads: int = 4, head_classes: int = 0) -> None:
         super().__init__()

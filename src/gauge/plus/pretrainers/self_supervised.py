@@ -1,11 +1,4 @@
-"""Self-supervised pre-training: hidden evidence is reconstructed, the modalities of a sample are matched, strays are found.
-
-    loss = masked + contrast + matching
-
-masked: hidden cells of tables, and the content of hidden units of other modalities, from what the network still sees;
-contrast: every modality finds the others of its sample within the batch; matching: does one modality come from another
-sample. These are TIP's three terms (Du et al. 2024) for any number of modalities, any of which a sample may lack.
-"""
+"""Self-supervised pre-training: hidden evidence is reconstructed, the modalities of a sample are matched, strays are found."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +23,13 @@ __all__ = ["SelfSupervised"]
 
 class SelfSupervised(Pretrainer):
     """Trains an encoder and a network for `GaugePlus`, without reading labels.
+
+        loss = masked + contrast + matching
+
+    masked: hidden cells of tables, and the content of hidden units of other modalities, from what the network still
+    sees; contrast: every modality finds the others of its sample within the batch; matching: does one modality come from
+    another sample. These are TIP's three terms (Du et al. 2024) for any number of modalities, any of which a sample may
+    lack.
 
     Parameters
     ----------
