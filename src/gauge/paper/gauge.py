@@ -193,8 +193,11 @@ class Reading:
 class Gauge(Method):
     """A gated classifier over a frozen imputer (Algorithm 1).
 
-        a_i = ‖∂L/∂e_i ⊙ (r - e_i)‖₁ (Eq. 4)        s = (a - mean a) / max(σ, ε), or a for three units and fewer (Eq. 6)
-        g = sigmoid((s - τ) / exp(ρ)) (Eq. 7)       logits = f(e, bias log max(g, ε_g)) (Eqs. 8 and 9),   CE(logits, y) (Eq. 10)
+        a_i = ‖∂L/∂e_i ⊙ (r - e_i)‖₁                              (Eq. 4)
+        s = (a - mean a) / max(σ, ε), or a for up to three units   (Eq. 6)
+        g = sigmoid((s - τ) / exp(ρ))                              (Eq. 7)
+        logits = f(e, bias=log max(g, ε_g))                        (Eqs. 1, 8, 9)
+        loss = CE(logits, y)                                       (Eq. 10)
 
     Without an imputer, missing units are hidden and the others gated. Encoders run once per step; the scoring pass and the
     gated pass share their tokens.

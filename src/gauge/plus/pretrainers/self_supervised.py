@@ -1,4 +1,4 @@
-"""Self-supervised pre-training: hidden evidence is reconstructed, the modalities of a sample are matched, strays are found."""
+"""Self-supervised pre-training: hidden evidence is reconstructed, modalities of a sample are matched, strays are found."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
