@@ -52,7 +52,6 @@ def read_images(paths: Sequence[Path], side: int, *, crops: Mapping[Size, Box] |
 def gather(sources: Sequence[T], side: int, square: Callable[[T], np.ndarray]) -> Images:
     """The results of `square` for all sources, in order."""
     images = np.empty((len(sources), 3, side, side), np.uint8)
-
     chunk = 64  # images per task
 
     def fill(start: int) -> None:

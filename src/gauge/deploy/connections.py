@@ -6,11 +6,13 @@ client that opens too many connections loses the oldest of those that wait for i
 
 import asyncio
 import ipaddress
+import json
 import re
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -82,10 +84,8 @@ class Connection(HttpToolsProtocol):
         super().__init__(**options)
         self.all, self.address, self.refused = connections, "", False
         self.state, self.since = "header", time.monotonic()
-        self.read, self.unsent = (
-            self.since,
-            0,
-        )  # when the client last took something of a response, and what is left of it
+        # when the client last took something of a response, and what is left of it
+        self.read, self.unsent = self.since, 0
         self.received = self.body_received = 0
         self.held = b""
 
@@ -142,9 +142,8 @@ class Connection(HttpToolsProtocol):
         if self.refused:
             return
         self.received = self.body_received = 0
-        self._enter(
-            {"body": "response", "header": "idle"}.get(self.state, self.state)
-        )  # idle: it has its response already
+        # a request whose header was refused has its response already, and its connection is idle
+        self._enter({"body": "response", "header": "idle"}.get(self.state, self.state))
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -179,21 +178,17 @@ class Connection(HttpToolsProtocol):
         """Respond with the status and close the connection; only close it where the client would take that for
         the response to another request. What the client still sends is not read."""
         if self.state != "idle" and (self.cycle is None or self.cycle.response_complete or self.state == "body"):
-            phrase, detail = {
-                400: (b"Bad Request", b"this is no request of HTTP/1.1; check its lines, headers and length"),
-                421: (
-                    b"Misdirected Request",
-                    b"a server with a page for people answers under its IP address, localhost or --host",
-                ),
-                408: (b"Request Timeout", b"the request was not complete in time; send it faster"),
-                431: (b"Request Header Fields Too Large", b"the headers are too large; send fewer or shorter ones"),
-                503: (b"Service Unavailable", b"there are too many connections; close some, and try again"),
+            detail = {
+                400: "this is no request of HTTP/1.1; check its lines, headers and length",
+                421: "a server with a page for people serves under its IP address, localhost or --host",
+                408: "the request was not complete in time; send it faster",
+                431: "the headers are too large; send fewer or shorter ones",
+                503: "there are too many connections; close some, and try again",
             }[status]
-            body = b'{"detail": "%b"}' % detail
-            head = (
-                b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
-            )
-            self.transport.write(head % (status, phrase, len(body)) + body)
+            body = json.dumps({"detail": detail})
+            head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
+            head += f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            self.transport.write((head + body).encode())
         self.refused = True
         self.all.on_refused(reason)
         self.transport.close()

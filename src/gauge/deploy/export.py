@@ -49,10 +49,7 @@ class Exported:
 
 
 def export(
-    model: Gauge | GaugePlus | GaugePlusClassifier | GaugeClassifier,
-    path: str | Path,
-    *,
-    example: Batch | None = None,
+    model: Gauge | GaugePlus | GaugePlusClassifier | GaugeClassifier, path: str | Path, *, example: Batch | None = None
 ) -> Exported:
     """Write the model as ONNX.
 

@@ -103,11 +103,7 @@ def open_session(content: bytes, path: Path) -> Any:
 
 
 def load_classifier(
-    path: Path,
-    *,
-    device: str | None = None,
-    image_folder: Path | None = None,
-    outside_images: bool = False,
+    path: Path, *, device: str | None = None, image_folder: Path | None = None, outside_images: bool = False
 ) -> TableClassifier:
     """The classifier in a folder that `save` wrote or in a file that `export` wrote; the latter needs no torch."""
     if path.suffix == ".onnx":
@@ -264,12 +260,9 @@ class ExportedClassifier(TableClassifier):
         """The probabilities of rows; an error if the graph cannot predict, or has another output."""
         batch_rows = 256
         try:
-            parts = [
-                self.session.run(
-                    ["probabilities"], {name: values[start : start + batch_rows] for name, values in feed.items()}
-                )[0]
-                for start in range(0, rows, batch_rows)
-            ]
+            starts = range(0, rows, batch_rows)
+            batches = ({name: values[start : start + batch_rows] for name, values in feed.items()} for start in starts)
+            parts = [self.session.run(["probabilities"], batch)[0] for batch in batches]
             probabilities = np.concatenate([np.zeros((0, len(self.classes))), *parts])
         except Exception as error:  # onnxruntime's errors share no base class but this
             reason = str(error).partition("\n")[0][:200]
@@ -286,9 +279,7 @@ def numbered(vocabularies: Mapping[str, Sequence[str]]) -> Vocabularies:
 
 
 def graph_inputs(
-    encoded: Mapping[str, tuple[np.ndarray, np.ndarray]],
-    texts: Mapping[str, Iterable[str]],
-    vocabularies: Vocabularies,
+    encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], texts: Mapping[str, Iterable[str]], vocabularies: Vocabularies
 ) -> dict[str, np.ndarray]:
     """The inputs of an exported graph, from encoded modalities and whole texts."""
     feed = {

@@ -69,12 +69,10 @@ class Loaded:
             )
         ]
         for promise in {each for _, each in requested if each is not None}:
-            coverage, by_class = promise
-            sets = self.classifier.sets(probabilities, observed, coverage, by_class=by_class)
-            for row, held in enumerate(sets):
-                predictions[row] |= (
-                    {"set": self.classifier.classes[held].tolist()} if requested[row][1] == promise else {}
-                )
+            sets = self.classifier.sets(probabilities, observed, promise.coverage, by_class=promise.by_class)
+            for (_, asked), held, prediction in zip(requested, sets, predictions, strict=True):
+                if asked == promise:
+                    prediction["set"] = self.classifier.classes[held].tolist()
         return predictions
 
     def explanations(self, rows: Sequence[RowCells]) -> list[dict[str, Any]]:

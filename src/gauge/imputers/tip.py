@@ -68,12 +68,7 @@ class TIP(Imputer):
     needs_table = needs_image = True
 
     def __init__(
-        self,
-        roles: Roles,
-        cardinalities: Sequence[int],
-        *,
-        sizes: Sizes | None = None,
-        unrestricted: bool = False,
+        self, roles: Roles, cardinalities: Sequence[int], *, sizes: Sizes | None = None, unrestricted: bool = False
     ) -> None:
         super().__init__()
         sizes = sizes or Sizes()

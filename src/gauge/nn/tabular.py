@@ -91,13 +91,7 @@ class TabularTransformer(nn.Module):
     """
 
     def __init__(
-        self,
-        cardinalities: Sequence[int],
-        width: int = 512,
-        *,
-        depth: int = 4,
-        heads: int = 8,
-        waves: int = 0,
+        self, cardinalities: Sequence[int], width: int = 512, *, depth: int = 4, heads: int = 8, waves: int = 0
     ) -> None:
         super().__init__()
         self.columns = ColumnLayout(cardinalities)

@@ -91,10 +91,7 @@ class AnySubset(Method):
         chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
         logits, features = self.represent(*under_subsets(self.encoder(batch), chosen))
         labels = batch.labels.repeat(len(chosen))
-        return {
-            "task": F.cross_entropy(logits, labels),
-            "prototype": self._prototype_term(features, labels),
-        }
+        return {"task": F.cross_entropy(logits, labels), "prototype": self._prototype_term(features, labels)}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

@@ -208,12 +208,7 @@ def _bins(confidence: np.ndarray) -> np.ndarray:
     return np.minimum((confidence.astype(float) * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
 
 
-SCORES = {
-    "accuracy": accuracy,
-    "log_loss": log_loss,
-    "auc": area_under_curve,
-    "calibration_error": calibration_error,
-}
+SCORES = {"accuracy": accuracy, "log_loss": log_loss, "auc": area_under_curve, "calibration_error": calibration_error}
 
 
 def wilson(share: float, count: float | int) -> Interval:
