@@ -179,7 +179,7 @@ def test_a_mask_that_means_the_opposite_of_its_name_is_refused(length):
         ({"wrong": "random order"}, "the tokens of Own differ between two passes over the same inputs in eval mode"),
         ({"head": "mean", "wrong": "queries"}, "3 positions that the blocks of Own read do not depend on its inputs"),
         ({"head": "mean", "wrong": "several sequences"}, "Own has logits of 2 samples from 4 sequences; wrap needs"),
-        ({"wrong": "tuple"}, r"blocks of Own reads a tuple; wrap needs Transformer blocks over sequences \[b, s, c\]"),
+        ({"wrong": "tuple"}, r"blocks of Own reads a tuple; wrap needs blocks over sequences \[b, s, c\]"),
     ],
 )
 def test_what_would_be_gated_wrongly_is_refused(options, message):

@@ -64,6 +64,6 @@ def test_names_and_images_have_to_fit_the_tokens(tmp_path):
     explanation = wrap(small("Bert")).explain(**batch("Bert"))
     with pytest.raises(ValueError, match="sample 0 has 6 tokens but 2 names; give one for every token after the fixed"):
         explanation.to_html(tmp_path / "page.html", names=[["a", "b"], ["c"]])
-    with pytest.raises(ValueError, match="6 tokens do not form a grid on an image of 16 x 16 pixels; leave images out"):
+    with pytest.raises(ValueError, match="6 tokens do not form a grid on 16 x 16 pixels; leave images out"):
         explanation.to_html(tmp_path / "page.html", images=torch.zeros(2, 3, 16, 16))
     assert not (tmp_path / "page.html").exists()

@@ -55,19 +55,15 @@ def _read(backbone: Callable[..., Tensor], sequence: Tensor) -> tuple[Callable[.
     try:
         return backbone, sequence, backbone(sequence, None)
     except RuntimeError as error:
-        width = sequence.shape[-1]
-        raise ValueError(
-            f"the backbone does not run on tokens of width {width}; check dim={width} ({error})"
-        ) from error
+        dim = sequence.shape[-1]
+        raise ValueError(f"the backbone does not run on tokens of width {dim}; check dim={dim} ({error})") from error
 
 
 class _Checks:
     def __init__(self, backbone: Callable[..., Tensor], sequence: Tensor, plain: Tensor) -> None:
         if not isinstance(plain, Tensor) or plain.shape != sequence.shape:
             got = f"shape {list(plain.shape)}" if isinstance(plain, Tensor) else type(plain).__name__
-            raise ValueError(
-                f"the backbone maps {list(sequence.shape)} to {got}; return the whole sequence as one tensor"
-            )
+            raise ValueError(f"the backbone maps {list(sequence.shape)} to {got}; return the sequence as one tensor")
         self.backbone, self.sequence, self.plain = backbone, sequence, plain
         rounding = 8 * torch.finfo(plain.dtype).eps * plain.abs().max()
         self.tolerance = TOLERANCE * (plain - sequence).abs().max() + rounding

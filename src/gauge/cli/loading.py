@@ -29,9 +29,7 @@ def check_paths(model: Path | None, table: Path) -> None:
     table_files(table)
     if model is not None and not model.exists():
         kind = "file" if model.suffix == ".onnx" else "folder"
-        raise ValueError(
-            f"there is no {kind} {model}; give a folder that `gauge fit` wrote, or a file of `gauge export`"
-        )
+        raise ValueError(f"there is no {kind} {model}; give a folder of `gauge fit`, or a file of `gauge export`")
 
 
 def load_fitted(model: Path, table: Path, *, outside_images: bool, device: str | None = None) -> "Fitted":

@@ -96,9 +96,7 @@ def predict(
     options: dict[str, Any] = {"keep": keep or (), "coverage": coverage, "by_class": by_class}
     files: dict[str, Any] = {"device": device, "outside_images": outside_images}
     if ray and strict:
-        raise ValueError(
-            "--strict looks at all rows together, and workers of --ray see parts; leave one of the two out"
-        )
+        raise ValueError("--strict looks at all rows together, and workers of --ray see parts; leave one of them out")
     if ray:
         _predict_on_ray(model, table, out, workers, **options, **files)
     else:

@@ -43,9 +43,7 @@ def gather(
         if not all(
             isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], Mapping) for pair in pairs
         ):
-            raise ValueError(
-                "samples are {name: values} for all, or a pair ({name: value}, label) for each; make these"
-            )
+            raise ValueError("samples are {name: values} for all, or a pair ({name: value}, label) for each; use these")
         if pairs and isinstance(pairs[0][1], Tensor) and pairs[0][1].ndim:  # batches of a DataLoader
             pairs = [({name: each[row] for name, each in x.items()}, y[row]) for x, y in pairs for row in range(len(y))]
         names = dict.fromkeys(name for modalities, _ in pairs for name in modalities)

@@ -131,9 +131,7 @@ def _export_classifier(fitted: Fitted, path: Path) -> Exported:
     example = _example_rows(fitted.schema, rows.vocabularies)
     parts = [example.take(np.arange(count)) for count in CHECKED]
     # single rows, as texts of a batch hide what a row with one of two texts meets
-    parts += [
-        example.take(np.array([i % len(example)])).without(each.name) for i, each in enumerate(fitted.columns[:50])
-    ]
+    parts += [example.take(np.array([i % len(example)])).without(own.name) for i, own in enumerate(fitted.columns[:50])]
     difference = max(_apart(fitted.ensemble, session, rows, part) for part in parts)
     _check(difference, path)
     shapes = {value.name: tuple(value.shape[1:]) for value in session.get_inputs()}

@@ -285,9 +285,7 @@ def note_problems(rows: Sequence[Sequence[Note]]) -> list[Problem]:
 def problems(error: ValidationError) -> list[Problem]:
     """Where a row is wrong and how, without repeating its values."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
-    return [
-        _problem(".".join(map(str, mistake["loc"])), mistake["msg"].removeprefix("Value error, ")) for mistake in errors
-    ]
+    return [_problem(".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, ")) for each in errors]
 
 
 def _problem(where: str, problem: str) -> Problem:

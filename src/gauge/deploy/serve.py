@@ -87,13 +87,9 @@ class Service:
         return JSONResponse(openapi(self.store.path.name, self.store.current.reader.model))
 
     async def page(self, request: Request) -> Response:
-        page_headers = {
-            "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer",
-            "Cache-Control": "no-cache",
-        }
+        headers = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
         html, policy = self.store.current.page
-        return HTMLResponse(html, headers=page_headers | {"Content-Security-Policy": policy})
+        return HTMLResponse(html, headers=headers | {"Content-Security-Policy": policy})
 
     async def unknown(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

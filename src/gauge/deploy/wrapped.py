@@ -67,9 +67,7 @@ def save_wrapped(model: Wrapped, folder: str | Path) -> None:
     """
     folder = Path(folder)
     if type(model.gate) is not Gate:
-        raise ValueError(
-            f"a gate of type {type(model.gate).__name__} cannot be saved; wrap the model with a gauge.Gate"
-        )
+        raise ValueError(f"a gate of type {type(model.gate).__name__} cannot be saved; wrap the model with gauge.Gate")
     network = model.model
     settings = _Settings(
         version=__version__,

@@ -206,9 +206,7 @@ class TokenClassifier:
         if not isinstance(sequence, Tensor) or sequence.is_nested or sequence.ndim != 3:
             plain = isinstance(sequence, Tensor) and not sequence.is_nested
             got = f"tensors of shape {list(sequence.shape)}" if plain else f"a {type(sequence).__name__}"
-            raise ValueError(
-                f"{self.name} of {model} reads {got}; wrap needs Transformer blocks over sequences [b, s, c]"
-            )
+            raise ValueError(f"{self.name} of {model} reads {got}; wrap needs blocks over sequences [b, s, c]")
         if not sequence.numel():
             raise ValueError(
                 f"the blocks of {model} read a sequence of shape {list(sequence.shape)}; give at least one sample with one "
@@ -282,9 +280,8 @@ def logits_of(output: Output, model: nn.Module) -> Float[Tensor, "b k"]:
 def _count_patches(model: nn.Module, inputs: Mapping[str, Any]) -> int:
     """The number of patches of an image, 0 if the configuration of the model does not have their size."""
     images = [value for value in inputs.values() if isinstance(value, Tensor) and value.ndim == 4]
-    sizes = [
-        size for module in model.modules() if (size := getattr(getattr(module, "config", None), "patch_size", None))
-    ]
+    configs = (getattr(module, "config", None) for module in model.modules())
+    sizes = [size for config in configs if (size := getattr(config, "patch_size", None))]
     if not images or not sizes:
         return 0
     height, width = (sizes[0], sizes[0]) if isinstance(sizes[0], int) else sizes[0]

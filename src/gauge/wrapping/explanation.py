@@ -180,9 +180,7 @@ def _grid_image(image: Float[Tensor, "3 h w"], patches: int) -> "GridImage":
     height, width = image.shape[-2:]
     rows = round((patches * height / width) ** 0.5)
     if rows < 1 or patches % rows or rows * width != patches // rows * height:
-        raise ValueError(
-            f"{patches} tokens do not form a grid on an image of {height} x {width} pixels; leave images out"
-        )
+        raise ValueError(f"{patches} tokens do not form a grid on {height} x {width} pixels; leave images out")
     pixels = image.detach().float().cpu()
     pixels = 255 * (pixels - pixels.min()) / (pixels.max() - pixels.min()).clamp_min(torch.finfo().eps)
     return GridImage(pixels.round().permute(1, 2, 0).numpy().astype(np.uint8), (rows, patches // rows))
