@@ -118,13 +118,13 @@ def audit(
 
 
 class Facts(NamedTuple):
-    """What is known of every unit: the model's score, whether the unit was observed and is seen by the network, how right it
-    is and whether that is known, the same as trust learned it, by the heads of the network instead of a judge, and the
+    """What is known of every unit: the model's score, whether it was observed and is visible to the network, how right it is
+    and whether that is known, the same as trust learned it, by the heads of the network instead of a judge, and the
     error of an imputed cell (NaN elsewhere)."""
 
     scores: Float[Tensor, "s n"]
     observed: Bool[Tensor, "s n"]
-    seen: Bool[Tensor, "s n"]
+    visible: Bool[Tensor, "s n"]
     right: Float[Tensor, "s n"]
     known: Bool[Tensor, "s n"]
     taught: Float[Tensor, "s n"]
@@ -155,7 +155,7 @@ def _look(method: Gauge | GaugePlus, gauge: Gauge, batch: Batch, judge: Judge | 
     per_unit |= {
         "scores": prediction.evidence.scores,
         "observed": observed,
-        "seen": torch.ones_like(observed) if reading.visible is None else reading.visible,
+        "visible": torch.ones_like(observed) if reading.visible is None else reading.visible,
         "right": right,
         "known": known,
     }
@@ -212,7 +212,7 @@ def _errors(method: Gauge, batch: Batch, completed: Batch | None) -> Float[Tenso
 
 def _judged(findings: Audit, values: Tensors, facts: Facts) -> Audit:
     right = facts.right.round().bool()
-    imputed = ~facts.observed & facts.known & facts.seen
+    imputed = ~facts.observed & facts.known & facts.visible
     gates, labels = values["gate"], right[imputed]
     right_units, wrong_units = imputed & right, imputed & ~right
     mixed = right_units.any(1) & wrong_units.any(1)
@@ -250,7 +250,7 @@ def _curves(values: Tensors, right: Bool[Tensor, "s n"], among: Bool[Tensor, "s 
 
 def _wrong_evidence(findings: Audit, facts: Facts, values: Tensors, modality: Tensor) -> Audit:
     """How well sound observed units are separated from swapped or noised ones, by unit and by the mean of each modality."""
-    sound, among = facts.right == 1, facts.observed & facts.seen & ((facts.right == 0) | (facts.right == 1))
+    sound, among = facts.right == 1, facts.observed & facts.visible & ((facts.right == 0) | (facts.right == 1))
     apart = _separation(values, sound, among)
     if not apart:
         return findings
@@ -294,7 +294,7 @@ def _calibration(facts: Facts, trust: Tensor, judged: bool) -> dict[str, Any]:
     return {
         name: reliability(trust[among].numpy(), right[among].numpy())
         for name, (kind, right) in kinds.items()
-        if (among := kind & facts.seen & facts.known).any()
+        if (among := kind & facts.visible & facts.known).any()
     }
 
 

@@ -70,11 +70,11 @@ def run(
             for row, experiment in experiments.items()
         }
 
-    summed, seen = finished(added, summing), finished(viewed, (*missing, *wrong))
+    summed, viewed_results = finished(added, summing), finished(viewed, (*missing, *wrong))
     pairs, job = workspace.job(added[PLUS]), workspace.job(viewed[TRUST])
     method, _ = workspace.method(job)
     assert isinstance(method, GaugePlus)
-    one, other = summed["GAUGE+"]["complete"][0], seen["GAUGE+"]["complete"][0]
+    one, other = summed["GAUGE+"]["complete"][0], viewed_results["GAUGE+"]["complete"][0]
     used = {"sums": one, "digits": other}
     facts = {
         name: f"{result.benchmark}, {result.data['samples']} test samples, fingerprint {result.data['fingerprint']}"
@@ -89,8 +89,8 @@ def run(
     learned = int(job.store.train.labelled.sum())
     sections = (
         _sums(summed, pairs.test, len(pairs.store.train), _table(sum_rows, summed, summing)),
-        _missing_views(seen, job.test, learned, _table(view_rows, seen, missing)),
-        _wrong_views(seen, job.test, method, _table(view_rows, seen, wrong)),
+        _missing_views(viewed_results, job.test, learned, _table(view_rows, viewed_results, missing)),
+        _wrong_views(viewed_results, job.test, method, _table(view_rows, viewed_results, wrong)),
     )
     return sections, facts
 
@@ -222,10 +222,10 @@ def _sample(
     trust: Tensor | None = None,
 ) -> Sample:
     def view(number: int, name: str) -> View:
-        seen = bool(batch.observed[name][row])
+        observed = bool(batch.observed[name][row])
         return View(
             names[number] if names else f"view {number + 1}",
-            _pixels(batch.inputs[name][row]) if seen else None,
+            _pixels(batch.inputs[name][row]) if observed else None,
             wrong=batch.truth is not None and bool(batch.truth.wrong[name][row]),
             trust=None if trust is None else float(trust[row, number]),
         )

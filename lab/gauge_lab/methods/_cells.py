@@ -72,8 +72,8 @@ class CellClassifier(Prepared):
         parts = [torch.where(observed[:, columns.numbers], table[:, columns.numbers], torch.nan)]
         if columns.total:
             one_hot = F.one_hot(columns.codes(table) + columns.offsets, columns.total).sum(1)
-            seen = observed[:, columns.categorical].repeat_interleave(columns.sizes, 1, output_size=columns.total)
-            parts.insert(0, torch.where(seen, one_hot.float(), torch.nan))
+            known = observed[:, columns.categorical].repeat_interleave(columns.sizes, 1, output_size=columns.total)
+            parts.insert(0, torch.where(known, one_hot.float(), torch.nan))
         return torch.cat(parts, 1)
 
     def _rows(self, data: Dataset) -> CellRows:

@@ -104,11 +104,11 @@ class DyMo(Prepared):
                 "statistics for it; add samples, or leave the class out of the model"
             )
         labels, batches = one_hot(train.labels, self.prototypes), train.batches(512)
-        seen = [(self._features(batch), labels[batch.index]) for batch in batches]
-        counts = torch.stack([members.sum(0) for _, members in seen]).sum(0)
-        means = torch.stack([members.T @ features for features, members in seen]).sum(0) / counts[:, None]
+        parts = [(self._features(batch), labels[batch.index]) for batch in batches]
+        counts = torch.stack([members.sum(0) for _, members in parts]).sum(0)
+        means = torch.stack([members.T @ features for features, members in parts]).sum(0) / counts[:, None]
         distance = self.backbone.metric.distance
-        squares = [distance(features, members @ means).square() @ members for features, members in seen]
+        squares = [distance(features, members @ means).square() @ members for features, members in parts]
         self.means.copy_(means)
         self.spreads.copy_((torch.stack(squares).sum(0) / counts).sqrt().clamp_min(1e-6))
         self.prototypes.copy_(means.mean(0))

@@ -31,10 +31,10 @@ class MaskedAutoEncoder(nn.Module):
         self.output = nn.Linear(dim, dim)
 
     def forward(self, tokens: Float[Tensor, "b m c"], kept: Bool[Tensor, "b m"]) -> Float[Tensor, "b m c"]:
-        seen = F.pad(kept, (len(self.memory), 0), value=True)
+        visible = F.pad(kept, (len(self.memory), 0), value=True)
         sequence = torch.cat([self.memory.to(tokens.dtype).expand(len(tokens), -1, -1), tokens], 1) + self.positions
-        state = self.encoder_norm(self.encoder(sequence, torch.where(seen, 0.0, -1e9)[:, None, None]))
-        state = torch.where(seen[..., None], state, self.mask_token.to(state.dtype)) + self.positions
+        state = self.encoder_norm(self.encoder(sequence, torch.where(visible, 0.0, -1e9)[:, None, None]))
+        state = torch.where(visible[..., None], state, self.mask_token.to(state.dtype)) + self.positions
         return self.output(self.decoder_norm(self.decoder(state))[:, len(self.memory) :])
 
 

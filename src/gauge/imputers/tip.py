@@ -109,7 +109,7 @@ class TIP(Imputer):
         tables = torch.cat([corrupt(table, observed, batch.key, 0.3), table])
         visible = torch.cat([observed, observed & ~hidden])
         features, columns = side_by_side([partial(self.photo, image), partial(self.table, tables, visible)])
-        (corrupted, half), seen = columns.chunk(2), self.interact.read(_tokens(features))
+        (corrupted, half), context = columns.chunk(2), self.interact.read(_tokens(features))
 
         likeness, own = self._likeness(features, corrupted), torch.arange(len(batch), device=table.device)
         contrast = (F.cross_entropy(likeness, own) + F.cross_entropy(likeness.T, own)) / 2
@@ -117,8 +117,8 @@ class TIP(Imputer):
         wrong_image = hard_negatives(likeness.T, derive(batch.key, "image"))
 
         tables = torch.cat([corrupted, corrupted[wrong_table], corrupted])
-        images = torch.cat([seen, seen, seen[wrong_image]])
-        pairs, half = self.interact(tables, images, first=True), self.interact(half, seen)
+        images = torch.cat([context, context, context[wrong_image]])
+        pairs, half = self.interact(tables, images, first=True), self.interact(half, context)
         matches = (torch.arange(len(pairs), device=table.device) < len(batch)).long()
         matching = F.cross_entropy(self.match(pairs[:, 0]), matches)
         reconstruction = self.heads.cost(half[:, 1:], table, hidden)
@@ -136,10 +136,10 @@ class TIP(Imputer):
         """The uncertainty of a category is 1 minus its probability, that of a number its deviation when other cells are
         hidden; images have none."""
         image, table, observed = self._readable(batch)
-        seen = self.interact.read(_tokens(self.photo(image)))
+        context = self.interact.read(_tokens(self.photo(image)))
 
         def states(visible: Bool[Tensor, "b f"]) -> Float[Tensor, "b f d"]:
-            return self.interact(self.table(table, visible), seen)[:, 1:]
+            return self.interact(self.table(table, visible), context)[:, 1:]
 
         # draws of imputed numbers, each without some of the observed cells
         draws = [

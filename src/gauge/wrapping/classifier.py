@@ -187,22 +187,22 @@ class TokenClassifier:
 
     def _embedded(self, args: tuple[Any, ...], inputs: Mapping[str, Any]) -> tuple[Tensor, Mapping[str, Any]]:
         """The sequence that the first block reads, and the block's inputs by name."""
-        seen: list[tuple[Any, Mapping[str, Any]]] = []
+        reads: list[tuple[Any, Mapping[str, Any]]] = []
 
         def stop(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             others = inspect.signature(block.forward).bind_partial(*args, **kwargs).arguments
-            seen.append((args[0] if args else kwargs.get(_sequence_name(kwargs)), others))
+            reads.append((args[0] if args else kwargs.get(_sequence_name(kwargs)), others))
             raise _TokensReadError
 
         with _hooked(self.first_block, stop), _eagerly(), suppress(_TokensReadError):
             self.model(*args, **inputs)
         model = type(self.model).__name__
-        if not seen:
+        if not reads:
             raise ValueError(
                 f"{model} does not run the blocks in {self.name}; wrap needs a model whose largest list of "
                 "blocks reads its input"
             )
-        sequence, others = seen[0]
+        sequence, others = reads[0]
         if not isinstance(sequence, Tensor) or sequence.is_nested or sequence.ndim != 3:
             plain = isinstance(sequence, Tensor) and not sequence.is_nested
             got = f"tensors of shape {list(sequence.shape)}" if plain else f"a {type(sequence).__name__}"
@@ -313,8 +313,8 @@ def _visible(
     for names, visible in ((("attention_mask", "attn_mask", "mask"), True), (padding, False)):
         for mask in (of_block[name] for name in names if isinstance(of_block.get(name), Tensor)):
             if mask.ndim == 4 and mask.shape[-1] == size[1] and mask.shape[0] in (1, size[0]):
-                seen = mask if mask.dtype == torch.bool else mask > hidden
-                return seen.flatten(1, 2).any(1).expand(size), False
+                shown = mask if mask.dtype == torch.bool else mask > hidden
+                return shown.flatten(1, 2).any(1).expand(size), False
             if mask.shape == size:
                 additive = mask.is_floating_point() and bool((mask <= 0).all())
                 return (mask > hidden, False) if additive else (mask.bool() == visible, True)

@@ -202,13 +202,13 @@ class SelfSupervised(Pretrainer):
         donors = (torch.arange(size, device=present.device) + steps) % size
         swapped = units.modality == modality
         content = torch.where(swapped[:, None], units.content[donors], units.content)
-        seen = torch.where(swapped, visible[donors], visible)
-        stray = self.norm(self.network.features(replace(units, content=content).keep(seen).tokens, hiding_bias(seen)))
+        mixed = torch.where(swapped, visible[donors], visible)
+        stray = self.norm(self.network.features(replace(units, content=content).keep(mixed).tokens, hiding_bias(mixed)))
         logits = self.match(torch.cat([cls, stray])).float()
         truth = (torch.arange(len(logits), device=present.device) < len(cls)).long()
         has = present.index_select(1, modality)[:, 0]
         shown = (visible & ~swapped).any(1) & (visible & swapped).any(1)
-        known = has & has[donors] & shown & (seen & swapped).any(1)
+        known = has & has[donors] & shown & (mixed & swapped).any(1)
         costs = F.cross_entropy(logits, truth, reduction="none")
         return (costs * known.repeat(2)).sum() / (2 * known.sum()).clamp_min(1)
 
