@@ -198,7 +198,7 @@ class WrongAttention(Backbone):
         (multiplies_after_the_softmax, "a key with bias -1e9 still reaches CLS"),
         (detaches, "no gradient reaches the bias, so gates could not learn"),
         (FastPath(), "a fused inference path misreads it; switch that path off during the call, as FromTorch does"),
-        (returns_cls_only, r"the backbone maps \[3, 6, 16\] to shape \[3, 16\]; return the whole sequence"),
+        (returns_cls_only, r"the backbone maps \[3, 6, 16\] to shape \[3, 16\]; return the sequence"),
         (returns_a_tuple, r"the backbone maps \[3, 6, 16\] to tuple; return the sequence as one tensor"),
         (mixes_samples, "one sample's bias changes another's output; keep the bias's first axis aligned"),
         (reads_the_first_row_of_a_square_bias, r"a bias of shape \[b, 1, s, s\] differs from the same one of shape"),

@@ -167,10 +167,13 @@ def test_an_explanation_has_a_signal_as_one_value_and_calls_it_no_image(table, m
     assert "<img" not in page
 
 
-def test_an_exported_classifier_reads_signals(table, files, model, tmp_path):
-    export(model, tmp_path / "model.onnx")
+@pytest.mark.parametrize("experts", [["trees", "linear"], pytest.param(["network"], marks=pytest.mark.slow)])
+def test_an_exported_classifier_reads_signals(table, files, model, tmp_path, experts):
+    some = with_experts(model, experts)
+    with unchecked():
+        export(some, tmp_path / "model.onnx")
     exported = ExportedClassifier(tmp_path / "model.onnx", image_folder=files)
-    assert np.allclose(exported.predict_proba(table), model.predict_proba(table), atol=1e-5)
+    assert np.allclose(exported.predict_proba(table), some.predict_proba(table), atol=1e-5)
 
 
 def test_saved_classifiers_and_requests_answer_as_the_fitted_one(table, files, model, tmp_path):
