@@ -51,7 +51,7 @@ def write_dataset(folder: Path, parts: Iterable[Dataset]) -> None:
             rows += len(part)
         if not rows:
             raise ValueError("a dataset needs rows, but there are no parts; give at least one")
-        for file in opened:
+        for file in opened:  # before the metadata: a folder that has it is complete
             file.flush()
         write_text(folder / METADATA_FILE, json.dumps(metadata | {"rows": rows}) + "\n")
 
@@ -66,6 +66,7 @@ def read_dataset(folder: Path, device: torch.device | str = "cpu") -> Dataset:
     for number, (kind, name, dtype, shape) in enumerate(metadata["tensors"]):
         size = torch.Size([metadata["rows"], *shape])
         form = {"size": size.numel(), "dtype": getattr(torch, dtype.removeprefix("torch."))}
+        # not shared: what is written to a tensor by mistake never reaches the file
         parts[kind][name] = torch.from_file(str(_file(folder, number)), shared=False, **form).reshape(size)
     rows = {name: tensor.to(device) for name, tensor in parts["rows"].items()}
     labels, groups = rows["labels"], rows.get("groups")

@@ -34,9 +34,10 @@ class Attention(nn.Module):
         """
         to_query, to_key, to_value = self.qkv.weight.unflatten(0, (3, self.heads, -1))
         query = F.linear(sequence[:, 0], to_query.flatten(0, 1) * to_query.shape[1] ** -0.5)
+        # heads first: the products below are then one batched matrix product for each head
         by_head = query.unflatten(-1, (self.heads, -1)).transpose(0, 1)
         logits = (by_head @ to_key).transpose(0, 1) @ sequence.transpose(1, 2)
-        if attn_bias is not None:
+        if attn_bias is not None:  # of the first query, where queries differ
             logits += attn_bias[..., 0, :].to(logits.dtype)
         mean = logits.softmax(-1) @ sequence
         values = (mean.transpose(0, 1) @ to_value.transpose(1, 2)).transpose(0, 1)

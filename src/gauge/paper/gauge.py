@@ -107,7 +107,7 @@ def normalize_scores(scores: Scores, normalization: Normalization = "adaptive", 
     scores = scores.detach().float()
     if not uses_zscore(scores.shape[1], normalization):
         return scores
-    if visible is None:
+    if visible is None:  # the usual case, in one kernel; a single unit has no unbiased σ
         deviation, mean = torch.std_mean(scores, 1, correction=min(1, scores.shape[1] - 1), keepdim=True)
         return (scores - mean) / deviation.clamp_min(SCORE_FLOOR)
     weight = visible.float()
@@ -250,7 +250,7 @@ class Gauge(Method):
 
     def read(self, batch: Batch) -> Reading:
         """Phase 1: complete and encode."""
-        if self.imputer is not None:
+        if self.imputer is not None:  # imputed units are units like any other: their gates decide how much they count
             completed = self.imputer.complete(batch)
             return Reading(completed, self.encoder(completed, hide_missing=False), self.classifier)
         units = self.encoder(batch)
@@ -267,7 +267,7 @@ class Gauge(Method):
             "key": reading.completed.key,
         }
         evidence = self.score(reading.classifier, units.tokens, **options)
-        if not isinstance(self.gate, Gate):
+        if not isinstance(self.gate, Gate):  # gates of its own, such as trust, may read more than scores
             return evidence, self.gate(evidence, reading)
         scores = normalize_scores(evidence.scores, gating.normalization, visible=reading.visible)
         if gating.granularity == "modality":
@@ -282,7 +282,7 @@ class Gauge(Method):
         return Prediction(reading.classifier(reading.units.tokens, attention_bias(gates)), evidence, gates)
 
     def _check(self, evidence: Evidence, batch: Batch) -> None:
-        if informative(evidence.scores):
+        if informative(evidence.scores):  # one question to the device for a whole batch
             return
         wrong = ~torch.isfinite(evidence.scores).all(1)
         if wrong.any():

@@ -62,6 +62,7 @@ class Network(nn.Module):
 def hiding_bias(visible: Bool[Tensor, "b n"]) -> Float[Tensor, "b 1 1 s"]:
     """The bias that hides invisible units from attention; CLS is always visible."""
     with torch.inference_mode(False):  # the scoring pass differentiates through it, also for callers in inference mode
+        # finite, unlike -inf: it can be added to another bias, and a row without a visible key is still a number
         return F.pad(torch.where(visible.clone(), 0.0, -1e9), (1, 0))[:, None, None, :]
 
 

@@ -34,6 +34,7 @@ class Frozen(nn.Module):
         return self.imputer.complete(batch)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        # what `to`, `cuda` and `half` call for all modules that torch knows; it does not know the imputer
         if isinstance(self.imputer, nn.Module):
             self.imputer._apply(fn, recurse)
         return super()._apply(fn, recurse)
@@ -95,7 +96,7 @@ class UnitEncoder(nn.Module):
                 f"encoder {name!r} says it emits {self.unit_counts[name]} units but gave a tensor of shape "
                 f"{list(emitted.shape)}; it must be [batch, {self.unit_counts[name]}, width]"
             )
-        if name in self.project:
+        if name in self.project:  # before the norm, so that units of all encoders have one scale
             emitted = self.project[name](emitted)
         return self.norms[name](emitted)
 

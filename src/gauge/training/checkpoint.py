@@ -27,6 +27,7 @@ def save(path: Path, tensors: "Mapping[str, Tensor]", metadata: Mapping[str, Any
     """Write tensors and the metadata of their training, in one step."""
     from safetensors.torch import save as packed
 
+    # copies: safetensors refuses tensors that share memory, such as tied weights
     content = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     header = _header(content, metadata)
     write_bytes(path, lambda file: file.write(packed(content, header)))
@@ -89,7 +90,7 @@ def _about(path: Path, header: Mapping[str, str]) -> dict[str, Any]:
 def checksum(tensors: Mapping[str, Any], metadata: str = "") -> str:
     """That of tensors or arrays in memory, with their names, and of a text."""
     digest = hashlib.sha256(metadata.encode())
-    for name, tensor in sorted(tensors.items()):
+    for name, tensor in sorted(tensors.items()):  # safetensors orders them by type and name
         digest.update(f"{name} {_form(tensor)}".encode())
         if isinstance(tensor, np.ndarray):
             digest.update(tensor.tobytes())

@@ -175,7 +175,7 @@ class Recorded:
             repeated = torch.arange(size, device=tensors[0].device) % count  # the first samples fill the rest
             self.calls[key] = self._make(modalities, [tensor[repeated] for tensor in tensors])
         call = self.calls[key]
-        for static, tensor in zip(call.inputs, tensors, strict=True):
+        for static, tensor in zip(call.inputs, tensors, strict=True):  # a graph reads the memory it was recorded with
             if count == size:
                 static.copy_(tensor)
             else:
@@ -205,7 +205,7 @@ class Recorded:
 
         def replay() -> dict[str, Tensor]:
             graph.replay()
-            return {name: values.clone() for name, values in results.items()}
+            return {name: values.clone() for name, values in results.items()}  # the next replay writes there again
 
         return Call(inputs, replay)
 

@@ -117,7 +117,7 @@ class Step:
     def __call__(self, index: Tensor, key: Tensor, rate: float, batch: Batch | None = None) -> dict[str, Tensor]:
         """The `batch` of these samples is read here if it is not given."""
         for group in self.optimizer.param_groups:
-            if isinstance(group["lr"], Tensor):
+            if isinstance(group["lr"], Tensor):  # in place: a recorded step reads this memory
                 group["lr"].fill_(rate * group[RATE_FACTOR])
             else:
                 group["lr"] = rate * group[RATE_FACTOR]
@@ -130,7 +130,7 @@ class Step:
         if size not in self.recordings and not self._recorded(index, key):
             return self._run(index, key)
         recording = self.recordings[size]
-        recording.index.copy_(index)
+        recording.index.copy_(index)  # the graph has no arguments: it reads the memory that it was recorded with
         recording.key.copy_(key)
         recording.graph.replay()
         return {name: term.clone() for name, term in recording.terms.items()}
@@ -151,7 +151,7 @@ class Step:
         self.optimizer.zero_grad(set_to_none=True)
         losses = torch.stack([term.float() for term in terms.values()])
         (losses.sum() * share).backward()
-        join()
+        join()  # with the side streams, before anything reads their gradients
         sum_gradients(self.method)
         self.optimizer.step()
         return dict(zip(terms, total(losses.detach() * share), strict=True))
