@@ -34,6 +34,11 @@ def assert_same_end(first, second):
         assert getattr(first[1], name) == getattr(second[1], name)
 
 
+def within_the_fourth_epoch(batch, step):
+    if step == 3 * STEPS + 2:
+        raise InterruptedError
+
+
 def interrupted(folder, **options):
     with pytest.raises(InterruptedError):
         run(folder, **options)
@@ -59,11 +64,7 @@ def test_a_run_interrupted_after_every_epoch_ends_like_the_uninterrupted_one(uni
 
 
 def test_a_run_interrupted_within_an_epoch_ends_like_the_uninterrupted_one(uninterrupted, tmp_path):
-    def stop(batch, step):
-        if step == 3 * STEPS + 2:
-            raise InterruptedError
-
-    interrupted(tmp_path, model=Wobbly(at_loss=stop))
+    interrupted(tmp_path, model=Wobbly(at_loss=within_the_fourth_epoch))
     assert checkpoint.read_metadata(tmp_path / "last.safetensors")["progress"]["epoch"] == 3
     assert_same_end(run(tmp_path), uninterrupted)
 
@@ -79,12 +80,7 @@ def test_a_process_killed_within_an_epoch_ends_like_the_uninterrupted_one(uninte
 def test_a_large_state_is_saved_now_and_then_and_ends_like_the_uninterrupted_one(uninterrupted, tmp_path, monkeypatch):
     """A kill then costs the epochs since the last file, an exception none."""
     monkeypatch.setattr("gauge.training.loop.MAX_BYTES_SAVED_EACH_EPOCH", 0)
-
-    def stop(batch, step):
-        if step == 3 * STEPS + 2:
-            raise InterruptedError
-
-    interrupted(tmp_path, model=Wobbly(at_loss=stop))
+    interrupted(tmp_path, model=Wobbly(at_loss=within_the_fourth_epoch))
     assert not (tmp_path / "last.safetensors").exists()
     interrupted(tmp_path, on_epoch=interrupt_after(4))
     assert checkpoint.read_metadata(tmp_path / "last.safetensors")["progress"]["epoch"] == 4

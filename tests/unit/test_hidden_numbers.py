@@ -32,30 +32,19 @@ from gauge.tabular.table.schema import Schema
         (["1.234.567", "35.500", "950"], [1234567, 35500, 950], "numbers with a decimal comma"),
         (["1.200", "950"], [1.2, 950], "numbers with a decimal point"),
         (["1.200", "0.950"], [1.2, 0.95], ""),
+        (["31.12.2020", "1.2.2021"], [18627, 18659], "dates, day first (%d.%m.%Y)"),
+        (["31/12/2020", "01/02/2021"], [18627, 18659], "dates, day first (%d/%m/%Y)"),
+        (["12/31/2020", "02/01/2021"], [18627, 18659], "dates, month first (%m/%d/%Y)"),
+        (["2020/12/31", "2021/02/01"], [18627, 18659], "dates, year first (%Y/%m/%d)"),
+        (["31 Dec 2020", "1 Feb 2021"], [18627, 18659], "dates, day first (%d %b %Y)"),
+        (["December 31, 2020", "February 1, 2021"], [18627, 18659], "dates, month first (%B %d, %Y)"),
+        (["2020-12-31", "2021-02-01"], [18627, 18659], "dates"),
     ],
 )
-def test_numbers_in_texts_are_read_and_the_guess_is_named(texts, numbers, note):
+def test_numbers_and_dates_in_texts_are_read_and_the_guess_is_named(texts, numbers, note):
     column = pd.Series(texts)
     assert infer_kind(column) == ("number", note)
     assert Writing.from_values(column).read(column).tolist() == numbers
-
-
-@pytest.mark.parametrize(
-    ("texts", "note"),
-    [
-        (["31.12.2020", "1.2.2021"], "dates, day first (%d.%m.%Y)"),
-        (["31/12/2020", "01/02/2021"], "dates, day first (%d/%m/%Y)"),
-        (["12/31/2020", "02/01/2021"], "dates, month first (%m/%d/%Y)"),
-        (["2020/12/31", "2021/02/01"], "dates, year first (%Y/%m/%d)"),
-        (["31 Dec 2020", "1 Feb 2021"], "dates, day first (%d %b %Y)"),
-        (["December 31, 2020", "February 1, 2021"], "dates, month first (%B %d, %Y)"),
-        (["2020-12-31", "2021-02-01"], "dates"),
-    ],
-)
-def test_dates_are_read_in_their_order_of_day_and_month(texts, note):
-    column = pd.Series(texts, name="day")
-    assert infer_kind(column) == ("number", note)
-    assert Number.from_column(column).writing.read(column).tolist() == [18627, 18659]
 
 
 def test_iso_dates_are_read_in_any_column_of_dates_and_others_are_named_with_an_example(caplog):
@@ -84,6 +73,10 @@ def test_what_is_written_in_another_way_than_in_training_is_missing_not_misread(
         codes = column.numbers(pd.Series(["7.25 €", "$8", "1.200 €", "9"], name="price"))
     assert np.isnan(codes).tolist() == [True, True, False, False]
     assert "column 'price', row 0: '7.25 €' is not a number, and 1 more cannot be read" in caplog.text
+    column = Number.from_column(pd.Series(["12 kg", "80 kg", "95 kg"], name="weight"))
+    with caplog.at_level(logging.WARNING):
+        assert np.isnan(column._read(pd.Series(["500 g"], name="weight"), training=False)).all()
+    assert "'500 g' is not a number" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -91,13 +84,6 @@ def test_what_is_written_in_another_way_than_in_training_is_missing_not_misread(
 )
 def test_different_units_and_letters_here_and_there_are_not_one_number(texts):
     assert infer_kind(pd.Series(texts * 5))[0] == "category"
-
-
-def test_a_unit_that_training_did_not_have_is_missing_not_misread(caplog):
-    column = Number.from_column(pd.Series(["12 kg", "80 kg", "95 kg"], name="weight"))
-    with caplog.at_level(logging.WARNING):
-        assert np.isnan(column._read(pd.Series(["500 g"], name="weight"), training=False)).all()
-    assert "'500 g' is not a number" in caplog.text
 
 
 @pytest.mark.parametrize(

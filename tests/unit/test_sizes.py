@@ -14,7 +14,6 @@ from gauge.nn.resnet import ResNet
 from gauge.registry import ENCODERS
 from gauge_lab.benchmarks import BENCHMARKS
 from gauge_lab.coders import CODERS
-from gauge_lab.encoders.tabular import Tabular
 from gauge_lab.plans import last_stage
 
 MST = {"mnist": (1, 28, 28), "svhn": (3, 32, 32), "text": (8, 71)}
@@ -77,24 +76,20 @@ DVM = (22, 13, 3, 12) + (1,) * 13
 UKBB = (2,) * 13 + (3, 6, 4, 3, 3, 8, 8, 8, 3, 8, 3, 4, 3) + (1,) * 49
 
 
-@pytest.mark.parametrize(("cardinalities", "size"), [(DVM, 12_641_280), (UKBB, 12_691_456)])
-def test_the_encoder_of_a_table_has_the_published_size_and_so_has_its_projection(cardinalities, size):
+@pytest.mark.parametrize(
+    ("names", "shape", "options", "size", "width"),
+    [
+        (("tabular", "tabular_vector"), (len(DVM),), {"cardinalities": DVM}, 12_641_280, 512),
+        (("tabular", "tabular_vector"), (len(UKBB),), {"cardinalities": UKBB}, 12_691_456, 512),
+        (("resnet_grid", "resnet_vector"), (3, 128, 128), {"depth": 50}, 23_508_032, 2048),
+        (("resnet_grid", "resnet_vector"), (3, 128, 128), {"depth": 18}, 11_176_512, 512),
+    ],
+)
+def test_units_and_a_vector_of_a_table_or_an_image_have_the_published_size(names, shape, options, size, width):
     with torch.device("meta"):
-        encoder = Tabular((len(cardinalities),), 256, cardinalities)
-        vector = ENCODERS.get("tabular_vector")((len(cardinalities),), 256, cardinalities=cardinalities)
-    assert parameters(encoder) == size
-    assert parameters(UnitEncoder({"table": encoder}, 256).project) == 131_328
-    assert parameters(vector) == size + 131_328
-
-
-@pytest.mark.parametrize(("depth", "size", "width"), [(50, 23_508_032, 2048), (18, 11_176_512, 512)])
-def test_a_resnet_has_the_published_size_and_so_has_its_projection(depth, size, width):
-    with torch.device("meta"):
-        encoder = ResnetGrid((3, 128, 128), 256, depth=depth)
-        vector = ENCODERS.get("resnet_vector")((3, 128, 128), 256, depth=depth)
-    assert parameters(encoder) == size
-    assert encoder.width == width
-    assert parameters(UnitEncoder({"photo": encoder}, 256).project) == width * 256 + 256
+        encoder, vector = (ENCODERS.get(name)(shape, 256, **options) for name in names)
+    assert (parameters(encoder), encoder.width) == (size, width)
+    assert parameters(UnitEncoder({"x": encoder}, 256).project) == width * 256 + 256
     assert parameters(vector) == size + width * 256 + 256
 
 

@@ -300,7 +300,7 @@ def test_a_fraction_in_a_column_of_percentages_counts_as_missing(caplog):
 
 
 @pytest.mark.parametrize("end", ["4,5\n", "4,5"])
-def test_a_line_with_fewer_fields_than_the_header_is_refused(tmp_path, end):
+def test_a_line_with_fewer_fields_than_the_header_or_a_key_twice_is_refused(tmp_path, end):
     (tmp_path / "t.csv").write_text("a,b,c\n1,2,3\n\n7,8,\n" + end)
     with pytest.raises(ValueError, match=r"line 5 has 2 fields, but the header has 3; if the file is complete, write"):
         list(read_rows(tmp_path / "t.csv"))
@@ -309,9 +309,6 @@ def test_a_line_with_fewer_fields_than_the_header_is_refused(tmp_path, end):
         list(read_rows(tmp_path / "t.csv"))
     (tmp_path / "t.csv").write_text("a,b,c\n1,2,3\n\n7,8,\n,,\n")
     assert read_table_file(tmp_path / "t.csv").isna().sum().tolist() == [1, 1, 2]
-
-
-def test_a_repeated_key_of_a_line_of_json_is_refused(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"a": 1}\n{"a": 1, "b": 2, "a": 3}\n')
     with pytest.raises(ValueError, match="line 2 has the key 'a' twice; remove one"):
         list(read_rows(tmp_path / "t.jsonl"))

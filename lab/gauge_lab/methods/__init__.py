@@ -1,1 +1,1 @@
-"""One file for each method, a `Method` with `loss(batch)` and `predict(batch)`; `experiments/plans` says how it trains."""
+"""One file for each method, a `Method` with `loss(batch)` and `predict(batch)`; `gauge_lab.plans` says how it trains."""
