@@ -113,3 +113,11 @@ def browser(folder: Path) -> Iterator[Browser]:
         os.close(read)
         process.terminate()
         process.wait()
+
+
+def visit(path: Path, folder: Path) -> tuple[str, list[str], list[str]]:
+    """The page after loading, what it requested beyond itself, and its console messages."""
+    with browser(folder) as tab:
+        tab.open(path.as_uri(), 1280)
+        requests = [each for each in tab.requests if each != path.as_uri() and not each.startswith("data:")]
+        return tab.value("document.documentElement.outerHTML"), requests, tab.messages

@@ -1,11 +1,6 @@
 """HTML pages as a browser reads them."""
 
-import json
-import subprocess
 from html.parser import HTMLParser
-from pathlib import Path
-
-from browser import BROWSER
 
 HOSTILE = (
     """</style></title>"'><script>alert("x")</script><img src=//evil.test/x onerror='alert(1)'>&amp; {{ 7 * 7 }}"""
@@ -58,25 +53,3 @@ class Page(HTMLParser):
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.elements if name == tag]
-
-
-def visit(path: Path, folder: Path) -> tuple[str, list[str], list[str]]:
-    """The page after loading, what it requested beyond itself, and its console messages."""
-    log = folder / "net.json"
-    done = subprocess.run(
-        [
-            BROWSER,
-            *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-            "--host-resolver-rules=MAP * ~NOTFOUND",  # nothing leaves this machine
-            *("--enable-logging=stderr", "--v=0", f"--log-net-log={log}", f"--user-data-dir={folder / 'profile'}"),
-            *("--dump-dom", path.as_uri()),
-        ],
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-    )
-    events = [event.get("params", {}) for event in json.loads(log.read_text("utf-8"))["events"]]
-    own = "not an origin"  # requests of the browser itself
-    requests = [each["url"] for each in events if "url" in each and each.get("initiator", own) != own]
-    return done.stdout, requests, [line for line in done.stderr.splitlines() if ":CONSOLE" in line]

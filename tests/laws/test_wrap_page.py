@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from browser import needs_browser
-from pages import HOSTILE, Page, visit
+from browser import needs_browser, visit
+from pages import HOSTILE, Page
 from small_transformers import batch, small
 
 from gauge import wrap

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from browser import needs_browser
-from pages import HOSTILE, Page, visit
+from browser import needs_browser, visit
+from pages import HOSTILE, Page
 
 from gauge.reports.evidence import (
     Advised,
