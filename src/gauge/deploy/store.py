@@ -12,8 +12,8 @@ import pandas as pd
 
 from gauge.deploy.exported import load_classifier
 from gauge.deploy.requests import Limits, Promise, RequestReader, RowCells, notes
-from gauge.deploy.ui import form_page
 from gauge.reports.evidence import RowEvidence
+from gauge.reports.form import FormPage, render_form
 from gauge.tabular.saved.classifier import TableClassifier
 from gauge.tabular.table.guard import watched
 
@@ -32,8 +32,14 @@ class Loaded:
 
     @cached_property
     def page(self) -> tuple[str, str]:
-        """The page for people, and its content security policy."""
-        return form_page(self.classifier)
+        """The page for people, made for the columns of the classifier, and its content security policy."""
+        lead = (
+            "Fill in what is known about one case and leave the rest empty: the model was made for missing values. The "
+            "prediction says what it relied on, and which value to ask for next."
+        )
+        questions = {column.name: column.question() for column in self.classifier.columns}
+        title = f"Predicting {self.classifier.target or 'the label'}"
+        return render_form(FormPage(title, lead, questions, self.classifier.facts()))
 
     def frame(self, rows: Sequence[RowCells]) -> pd.DataFrame:
         """The rows of requests with all columns of training."""
