@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from gauge.tabular.experts._forest import DTYPES, Forest
+from gauge.tabular.experts._leaf_tables import LeafTables
 
 OPTIONS = {"verbosity": -1, "num_threads": 1, "min_data_in_leaf": 3, "deterministic": True, "force_row_wise": True}
 
@@ -164,3 +165,27 @@ def test_random_changes_are_refused_or_answer_with_finite_numbers():
             continue
         assert np.isfinite(changed.booster().predict(hostile(), num_threads=1)).all()
     assert refused > 50
+
+
+ODD = [np.nan, 0.0, -0.0, 1e-40, -1e-40, -0.5, -1.0, 3.7, 19.0, 20.0, 255.0, 1e30, -1e30]
+
+
+@pytest.mark.parametrize(
+    ("classes", "options"),
+    [
+        *((classes, {}) for classes in (2, 3)),
+        (4, {"num_leaves": 16}),
+        (2, {"zero_as_missing": True}),
+        (3, {"use_missing": False}),
+        (3, {"num_leaves": 2}),
+        (2, {"min_data_in_leaf": 400}),  # trees without splits
+    ],
+)
+def test_tables_of_leaves_score_rows_as_lightgbm_does_for_any_value(classes, options):
+    booster = fitted("binary" if classes == 2 else "multiclass", classes, **{"num_leaves": 15} | options)
+    rows = np.concatenate([cells(), np.repeat(np.array(ODD)[:, None], 6, 1)]).astype(np.float32)
+    tables = LeafTables.from_forest(Forest.from_booster(booster))
+    assert tables is not None
+    expected = np.asarray(booster.predict(rows, raw_score=True, num_threads=1)).reshape(len(rows), -1)
+    np.testing.assert_allclose(tables.scores(rows), expected, rtol=0, atol=1e-12)
+    assert tables.scores(rows[:0]).shape == (0, expected.shape[1])
