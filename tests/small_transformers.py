@@ -18,24 +18,7 @@ MODELS = {
     "Dinov2": ("ForImageClassification", IMAGE),  # its head averages tokens
 }
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-WORD_PIECES = [
-    "itch",
-    "##es",
-    "a",
-    "lot",
-    "grew",
-    "fast",
-    "bleeds",
-    "at",
-    "night",
-    ",",
-    "seen",
-    "on",
-    "day",
-    "##0",
-    "1",
-    "2",
-]
+WORD_PIECES = "itch ##es a lot grew fast bleeds at night , seen on day ##0 1 2"
 
 
 def small(name: str) -> torch.nn.Module:
@@ -61,7 +44,7 @@ def save_bert(folder: Path) -> Path:
     import tokenizers
     import transformers
 
-    numbers = {word: number for number, word in enumerate([*SPECIAL, *WORD_PIECES])}
+    numbers = {word: number for number, word in enumerate([*SPECIAL, *WORD_PIECES.split()])}
     content = tokenizers.Tokenizer(tokenizers.models.WordPiece(numbers, unk_token="[UNK]"))
     content.normalizer = tokenizers.normalizers.Lowercase()
     content.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()

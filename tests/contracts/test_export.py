@@ -3,26 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
+import helpers
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from helpers import (
-    CLASSES,
-    DIM,
-    TimmBlock,
-    any_subset,
-    clinic,
-    finished,
-    gauge,
-    imputer,
-    imputers,
-    linear_mopoe,
-    noise,
-    unchecked,
-    unit_encoder,
-    with_experts,
-)
 from sklearn.feature_extraction.text import TfidfVectorizer
 from torch import nn
 
@@ -69,7 +54,7 @@ def differences(module: nn.Module, tensors: list[torch.Tensor], names: list[str]
     """The largest difference of each output of the exported module, over batches of 1, 7 and 300 samples."""
     module.eval().requires_grad_(False)
     inputs = [f"x{index}" for index in range(len(tensors))]
-    with unchecked():
+    with helpers.unchecked():
         session = open_session(to_onnx(module, tensors, inputs, names).SerializeToString(), Path("module.onnx"))
         worst = dict.fromkeys(names, 0.0)
         for count in COUNTS:
@@ -86,7 +71,7 @@ class Simple(nn.Module):
 
     def __init__(self, train: Dataset):
         super().__init__()
-        self.imputer, self.encoder = imputer("mean", train), unit_encoder()
+        self.imputer, self.encoder = helpers.imputer("mean", train), helpers.unit_encoder()
 
     def forward(self, image, signal, table, shown, heard, cells):
         names = ("image", "signal", "table")
@@ -99,7 +84,7 @@ class Simple(nn.Module):
 def test_a_traced_module_gives_the_same_for_any_number_of_samples(train, batch):
     module = Simple(train).eval().requires_grad_(False)
     tensors = [*batch.inputs.values(), *batch.observed.values()]
-    with unchecked():
+    with helpers.unchecked():
         program = trace(module, tensors).module()
         for count in COUNTS:
             given = [samples(tensor, count) for tensor in tensors]
@@ -112,30 +97,34 @@ class Peeking(nn.Module):
 
 
 REFUSED = {
-    "AnySubset cannot be exported; give a Gauge, a GaugePlus, a Gauge": lambda train: any_subset(),
+    "AnySubset cannot be exported; give a Gauge, a GaugePlus, a Gauge": lambda train: helpers.any_subset(),
     "GaugeClassifier instance is not fitted yet": lambda train: GaugeClassifier(),
-    "the imputer Oracle cannot be exported: it returns values that a benchmark has hid": lambda train: gauge(Oracle()),
-    "MoPoE cannot be exported: it draws at random by a sample's key": lambda train: gauge(linear_mopoe(train)),
+    "the imputer Oracle cannot be exported: it returns values that a benchmark has hid": lambda train: helpers.gauge(
+        Oracle()
+    ),
+    "MoPoE cannot be exported: it draws at random by a sample's key": lambda train: helpers.gauge(
+        helpers.linear_mopoe(train)
+    ),
 }
 
 
 @pytest.mark.parametrize("message", REFUSED)
 def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path, train, batch, message):
-    with unchecked(), pytest.raises(ValueError, match=message):
+    with helpers.unchecked(), pytest.raises(ValueError, match=message):
         export(REFUSED[message](train), tmp_path / "model.onnx", example=batch)
 
 
 def test_a_gauge_needs_an_example_and_the_ending_of_onnx(tmp_path):
     with pytest.raises(ValueError, match="a network does not know the shapes of its inputs; give a batch of them as"):
         export(small_gauge(), tmp_path / "model.onnx")
-    example = Batch({"table": noise(6, 5)}, {"table": noise(6, 5, seed=1) > -1})
-    with unchecked(), pytest.raises(ValueError, match="model.pt2 should end in .onnx"):
+    example = Batch({"table": helpers.noise(6, 5)}, {"table": helpers.noise(6, 5, seed=1) > -1})
+    with helpers.unchecked(), pytest.raises(ValueError, match="model.pt2 should end in .onnx"):
         export(small_gauge(), tmp_path / "model.pt2", example=example)
 
 
 def test_a_network_that_looks_at_values_cannot_be_traced():
     with pytest.raises(ValueError, match=r"network cannot be traced \(.+\); components in it must compute with ten"):
-        trace(Peeking(), [noise(3, 2)])
+        trace(Peeking(), [helpers.noise(3, 2)])
 
 
 class Encoders(nn.Module):
@@ -156,7 +145,7 @@ class Encoders(nn.Module):
 @pytest.mark.slow
 def test_every_encoder_gives_the_same_in_an_exported_graph():
     encoders = Encoders()
-    inputs = [noise(5, *shape, seed=place).abs() for place, shape in enumerate(encoders.shapes)]
+    inputs = [helpers.noise(5, *shape, seed=place).abs() for place, shape in enumerate(encoders.shapes)]
     worst = differences(encoders, inputs, list(encoders.parts))
     assert {name: value for name, value in worst.items() if value >= 1e-5} == {}
 
@@ -167,9 +156,9 @@ class Imputers(nn.Module):
     def __init__(self, train: Dataset, batch: Batch):
         super().__init__()
         self.parts = nn.ModuleDict(
-            {name: imputer(name, train) for name in imputers() if name not in ("oracle", "mopoe")}
+            {name: helpers.imputer(name, train) for name in helpers.imputers() if name not in ("oracle", "mopoe")}
         )
-        self.parts["mopoe"] = linear_mopoe(train, sample=False)
+        self.parts["mopoe"] = helpers.linear_mopoe(train, sample=False)
         photos = {name: values for name, values in train.inputs.items() if name != "signal"}
         sizes = {"width": 8, "depth": 1, "heads": 2, "resnet": 0, "projection": 4}
         complete = Dataset("train", photos, train.labels, {"table": train.observed["table"]})
@@ -198,14 +187,14 @@ def test_every_imputer_gives_the_same_in_an_exported_graph_or_says_why_not(train
 
 def backbones() -> dict[str, nn.Module]:
     transformers = pytest.importorskip("transformers")
-    layer = nn.TransformerEncoderLayer(DIM, 2, 16, batch_first=True, norm_first=True)
-    sizes = {"hidden_size": DIM, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    layer = nn.TransformerEncoderLayer(helpers.DIM, 2, 16, batch_first=True, norm_first=True)
+    sizes = {"hidden_size": helpers.DIM, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     bert = transformers.BertModel(transformers.BertConfig(initializer_range=0.3, vocab_size=9, **sizes))
     return {
-        "transformer": Transformer(DIM, heads=2, depth=1),
+        "transformer": Transformer(helpers.DIM, heads=2, depth=1),
         "torch": FromTorch(nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)),
         "transformers": FromHuggingFace(bert.encoder),
-        "timm": FromTimm([TimmBlock(DIM)]),
+        "timm": FromTimm([helpers.TimmBlock(helpers.DIM)]),
     }
 
 
@@ -215,8 +204,10 @@ class Backbones(nn.Module):
     def __init__(self):
         super().__init__()
         with seeded(0, "backbones"):
-            encoder = UnitEncoder({"table": Columns((5,), DIM)}, DIM)
-            parts = {name: Gauge(encoder, Network(each, DIM, CLASSES)) for name, each in backbones().items()}
+            encoder = UnitEncoder({"table": Columns((5,), helpers.DIM)}, helpers.DIM)
+            parts = {
+                name: Gauge(encoder, Network(each, helpers.DIM, helpers.CLASSES)) for name, each in backbones().items()
+            }
         self.parts = nn.ModuleDict(parts)
         self.names = [f"{name} {output}" for name in parts for output in ("logits", "scores", "gates")]
 
@@ -228,14 +219,14 @@ class Backbones(nn.Module):
 @pytest.mark.slow
 def test_scores_and_gates_of_every_backbone_are_the_same_in_an_exported_graph():
     module = Backbones()
-    observed = noise(6, 5, seed=1) > -0.5
-    worst = differences(module, [noise(6, 5), observed], module.names)
+    observed = helpers.noise(6, 5, seed=1) > -0.5
+    worst = differences(module, [helpers.noise(6, 5), observed], module.names)
     assert {name: value for name, value in worst.items() if value >= 1e-5} == {}
 
 
 def small_gauge() -> Gauge:
-    encoder = UnitEncoder({"table": Columns((5,), DIM)}, DIM)
-    return Gauge(encoder, Network(Transformer(DIM, heads=2, depth=1), DIM, CLASSES))
+    encoder = UnitEncoder({"table": Columns((5,), helpers.DIM)}, helpers.DIM)
+    return Gauge(encoder, Network(Transformer(helpers.DIM, heads=2, depth=1), helpers.DIM, helpers.CLASSES))
 
 
 @pytest.mark.slow
@@ -247,11 +238,11 @@ def small_gauge() -> Gauge:
 )
 def test_a_gauge_plus_gives_the_same_in_an_exported_graph(tmp_path, gating, tolerance):
     with seeded(0, "plus"):
-        encoder = UnitEncoder({"table": Columns((5,), DIM)}, DIM)
-        network = Network(Transformer(DIM, heads=2, depth=1), DIM, CLASSES)
-        model = finished(GaugePlus(encoder, network, gating=gating))
-    example = Batch({"table": noise(6, 5)}, {"table": noise(6, 5, seed=1) > -1})
-    with unchecked():
+        encoder = UnitEncoder({"table": Columns((5,), helpers.DIM)}, helpers.DIM)
+        network = Network(Transformer(helpers.DIM, heads=2, depth=1), helpers.DIM, helpers.CLASSES)
+        model = helpers.finished(GaugePlus(encoder, network, gating=gating))
+    example = Batch({"table": helpers.noise(6, 5)}, {"table": helpers.noise(6, 5, seed=1) > -1})
+    with helpers.unchecked():
         exported = export(model, tmp_path / "model.onnx", example=example)
     assert exported.difference < tolerance
     assert ("gates" in exported.outputs) == model.gating.gates_units
@@ -260,7 +251,7 @@ def test_a_gauge_plus_gives_the_same_in_an_exported_graph(tmp_path, gating, tole
 def visits(rows: int, folder: Path, seed: int = 0) -> pd.DataFrame:
     """Columns of every kind, written in many ways, with missing cells, files that do not exist, and 40 photos."""
     draw = np.random.default_rng(seed)
-    table = clinic(folder, 40, seed=seed).sample(rows, replace=True, random_state=seed, ignore_index=True)
+    table = helpers.clinic(folder, 40, seed=seed).sample(rows, replace=True, random_state=seed, ignore_index=True)
     days = pd.Timestamp("2020-01-01") + pd.to_timedelta(draw.integers(0, 900, rows), "D")
     table["weight"] = [f"{value:.2f} kg".replace(".", ",") for value in draw.normal(70, 9, rows)]
     table["visit"] = days.strftime("%d.%m.%Y")
@@ -278,7 +269,7 @@ def visits(rows: int, folder: Path, seed: int = 0) -> pd.DataFrame:
 def classifier(tmp_path_factory):
     """A classifier with all experts of the package on columns of all kinds, 1,000 other rows, and a folder."""
     folder = tmp_path_factory.mktemp("visits")
-    with unchecked():
+    with helpers.unchecked():
         options = {"epochs": 1, "random_state": 0, "image_size": 20, "verbose": False, "max_categories": 20}
         model = GaugeClassifier(experts=EXPERTS.names(), image_folder=folder, columns={"ward": "category"}, **options)
         model.fit(visits(200, folder), "diagnosis")
@@ -297,8 +288,8 @@ def classifier(tmp_path_factory):
 @pytest.mark.parametrize("experts", [*([name] for name in EXPERTS.names()), None], ids=str)
 def test_every_expert_and_all_together_answer_the_same_in_an_exported_file(classifier, tmp_path, experts):
     whole, rows, folder = classifier
-    model = whole if experts is None else with_experts(whole, experts)
-    with unchecked():
+    model = whole if experts is None else helpers.with_experts(whole, experts)
+    with helpers.unchecked():
         result = export(model, tmp_path / "model.onnx")
         exported = ExportedClassifier(result.path, image_folder=folder)
         expected = model.ensemble_.predict(model.fitted_.read(rows)[1])
@@ -323,7 +314,7 @@ def test_an_expert_or_a_kind_of_column_that_cannot_be_exported_is_refused(
 ):
     monkeypatch.delattr(*lacking)
     with pytest.raises(ValueError, match=message):
-        export(with_experts(classifier[0], experts), tmp_path / "model.onnx")
+        export(helpers.with_experts(classifier[0], experts), tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
 
 

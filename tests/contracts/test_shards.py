@@ -2,21 +2,9 @@
 
 from collections.abc import Callable, Iterator
 
+import helpers
 import pytest
 import torch
-from helpers import (
-    CLASSES,
-    DIM,
-    Wobbly,
-    any_subset,
-    dataset,
-    enlarged,
-    gauge,
-    in_two_processes,
-    network,
-    unchecked,
-    unit_encoder,
-)
 from torch import Tensor
 
 from gauge import GaugePlus, SelfSupervised, TrainSettings
@@ -33,29 +21,29 @@ SETTINGS = TrainSettings(epochs=1, masks=AnyModalities(), corrupt=Corruption(swa
 
 
 def gauge_plus(**options: object) -> GaugePlus:
-    return GaugePlus(unit_encoder(), network(), **options)
+    return GaugePlus(helpers.unit_encoder(), helpers.network(), **options)
 
 
 def weighted_vote() -> Trainable:
-    encoder = unit_encoder()
-    return WeightedVote(encoder, Heads(encoder, DIM, CLASSES))
+    encoder = helpers.unit_encoder()
+    return WeightedVote(encoder, Heads(encoder, helpers.DIM, helpers.CLASSES))
 
 
 def self_supervised() -> Trainable:
-    return SelfSupervised(unit_encoder(), network(), tables={"table": (1,) * 5})
+    return SelfSupervised(helpers.unit_encoder(), helpers.network(), tables={"table": (1,) * 5})
 
 
 SHARED: dict[str, Callable[[], Trainable]] = {
-    "Gauge": gauge,
+    "Gauge": helpers.gauge,
     "GaugePlus": gauge_plus,
     "GaugePlus with trust": lambda: gauge_plus(gating="trust"),
     "network of a table": lambda: Weighted(gauge_plus(), torch.linspace(0.1, 2, 24)),
     "WeightedVote": weighted_vote,
 }
 WHOLE: dict[str, Callable[[], Trainable]] = {
-    "AnySubset": any_subset,
+    "AnySubset": helpers.any_subset,
     "SelfSupervised": self_supervised,
-    "BatchNorm and dropout": Wobbly,
+    "BatchNorm and dropout": helpers.Wobbly,
 }
 
 
@@ -72,7 +60,7 @@ def learned() -> dict[str, Tensor]:
 
 def _step(module: Trainable) -> Iterator[tuple[str, Tensor]]:
     """The weights are large enough for every token to count."""
-    step = training_step(enlarged(module), dataset("train", 24), SETTINGS)
+    step = training_step(helpers.enlarged(module), helpers.dataset("train", 24), SETTINGS)
     index = torch.arange(SIZE)
     key = sample_keys(index, 0)
     yield "samples", torch.tensor(len(step.batch(index, key)))
@@ -90,8 +78,8 @@ def _step(module: Trainable) -> Iterator[tuple[str, Tensor]]:
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """What one process learns, and each of two."""
-    with unchecked():
-        return learned(), *in_two_processes(learned, tmp_path_factory.mktemp("shards"))
+    with helpers.unchecked():
+        return learned(), *helpers.in_two_processes(learned, tmp_path_factory.mktemp("shards"))
 
 
 @pytest.mark.parametrize("component", SHARED | WHOLE)

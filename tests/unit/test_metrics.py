@@ -10,17 +10,6 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import roc_auc_score
 
 from gauge.training import metrics
-from gauge.training.metrics import (
-    ACCURACY,
-    CALIBRATION_BINS,
-    METRICS,
-    calibration_error,
-    expected_calibration_error,
-    log_loss,
-    log_losses,
-    reliability,
-    scores,
-)
 
 
 def binary(seed: int, samples: int = 400, signal: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -33,22 +22,22 @@ def binary(seed: int, samples: int = 400, signal: float = 1.0) -> tuple[np.ndarr
 def test_mcnemar_counts_only_samples_on_which_the_methods_disagree():
     labels = np.zeros(100, dtype=int)
     first, second = np.eye(2)[[1] * 12 + [0] * 88], np.eye(2)[[0] * 10 + [1] * 2 + [0] * 85 + [1] * 3]
-    comparison = ACCURACY.compare(first, second, labels)
+    comparison = metrics.ACCURACY.compare(first, second, labels)
     assert comparison.difference == pytest.approx(0.07)
     assert comparison.p_value == pytest.approx(2 * sum(np.array([1, 13, 78, 286])) / 2**13)  # 10 against 3, two-sided
 
 
 def test_log_loss_of_a_fair_coin_is_log_two_and_impossible_answers_cost_a_finite_amount():
-    assert log_loss(np.full((4, 2), 0.5), np.array([0, 1, 0, 1])) == pytest.approx(np.log(2))
-    assert log_loss(np.array([[1.0, 0.0]]), np.array([1])) == pytest.approx(-np.log(1e-7))
+    assert metrics.log_loss(np.full((4, 2), 0.5), np.array([0, 1, 0, 1])) == pytest.approx(np.log(2))
+    assert metrics.log_loss(np.array([[1.0, 0.0]]), np.array([1])) == pytest.approx(-np.log(1e-7))
 
 
 def test_the_log_loss_is_the_mean_of_that_of_its_rows_which_is_defined_once():
     draw = np.random.default_rng(0)
     probabilities, labels = draw.dirichlet(np.full(4, 0.1), 200), draw.integers(0, 4, 200)
     probabilities[0] = np.eye(4)[(labels[0] + 1) % 4]
-    rows = log_losses(probabilities, labels)
-    assert log_loss(probabilities, labels) == rows.mean()
+    rows = metrics.log_losses(probabilities, labels)
+    assert metrics.log_loss(probabilities, labels) == rows.mean()
     assert rows == pytest.approx(-np.log(np.maximum(probabilities[np.arange(200), labels], 1e-7)), abs=1e-12)
     source = Path(metrics.__file__).parents[1]
     for pattern in (r"\blog\([^\n]*\blabels\][^\n]*(?:clip|max)", r"\b1\.96|1\.9599", r"def \w*wilson"):
@@ -64,25 +53,25 @@ def several(classes: int, samples: int = 300) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("classes", [2, 3, 7])
 def test_scores_are_those_of_scikit_learn(classes):
     probabilities, labels = several(classes)
-    found = scores(probabilities, labels)
+    found = metrics.scores(probabilities, labels)
     assert found["accuracy"] == sklearn.metrics.accuracy_score(labels, probabilities.argmax(1))
     assert found["log_loss"] == pytest.approx(sklearn.metrics.log_loss(labels, probabilities))
     chances = probabilities[:, 1] if classes == 2 else probabilities
     assert found["auc"] == pytest.approx(roc_auc_score(labels, chances, multi_class="ovr"))
-    assert found["calibration_error"] == calibration_error(probabilities, labels)
+    assert found["calibration_error"] == metrics.calibration_error(probabilities, labels)
 
 
 def test_the_bins_of_a_calibration_error_are_those_of_scikit_learn():
     draw = np.random.default_rng(0)
     confidence = draw.uniform(size=2000).astype(np.float32)
     right = draw.uniform(size=2000) < confidence**2
-    shares, means = calibration_curve(right, confidence, n_bins=CALIBRATION_BINS)
-    found = reliability(confidence, right)
+    shares, means = calibration_curve(right, confidence, n_bins=metrics.CALIBRATION_BINS)
+    found = metrics.reliability(confidence, right)
     assert [row[0] for row in found["bins"]] == pytest.approx(means.tolist(), abs=1e-4)
     assert [row[1] for row in found["bins"]] == pytest.approx(shares.tolist(), abs=1e-4)
     assert sum(row[2] for row in found["bins"]) == 2000
     by_bins = sum(abs(mean - share) * count for mean, share, count in found["bins"]) / 2000
-    assert found["ece"] == expected_calibration_error(confidence, right) == pytest.approx(by_bins, abs=1e-4)
+    assert found["ece"] == metrics.expected_calibration_error(confidence, right) == pytest.approx(by_bins, abs=1e-4)
 
 
 def pairwise(rows: list[np.ndarray], labels: np.ndarray) -> np.ndarray:
@@ -101,7 +90,7 @@ def test_delong_by_ranks_is_delong_by_pairs_with_and_without_ties(digits):
     np.testing.assert_allclose(metrics._delong(rows[:1], labels), pairwise(rows[:1], labels), rtol=1e-10)
 
 
-@pytest.mark.parametrize("metric", METRICS.values(), ids=str)
+@pytest.mark.parametrize("metric", metrics.METRICS.values(), ids=str)
 def test_copies_of_a_sample_are_no_more_evidence_than_the_sample_if_they_are_grouped(metric):
     """Ten copies narrow the interval and the p value unless they are known to be copies."""
     (first, labels), (second, _) = binary(0, samples=150), binary(0, samples=150, signal=1.4)

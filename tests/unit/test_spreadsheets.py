@@ -25,17 +25,7 @@ EXAMPLES = int({"few": "60", "many": "20000"}.get(PROFILE, PROFILE))
 RANDOM = settings(
     max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES < 1000, suppress_health_check=list(HealthCheck)
 )
-STYLES = [
-    ("", "."),
-    (",", "."),
-    ("'", "."),
-    ("’", "."),
-    ("", ","),
-    (".", ","),
-    (" ", ","),
-    ("\u00a0", ","),
-    ("\u202f", ","),
-]
+STYLES = [*((mark, ".") for mark in ("", ",", "'", "’")), *((mark, ",") for mark in ("", ".", " ", "\u00a0", "\u202f"))]
 UNITS = ["{}", "{} €", "€{}", "$ {}", "{} kg", "{}%", "{} %", "EUR {}"]
 
 
