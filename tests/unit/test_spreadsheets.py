@@ -1,6 +1,5 @@
 """A value that another program has written reads the same, or counts as missing: never as another value without a word."""
 
-import json
 import os
 import re
 from argparse import Namespace
