@@ -64,8 +64,7 @@ class Limits:
         lowest, highest = low - max(margin, 2 * (inner_low - low)), high + max(margin, 2 * (high - inner_high))
         if ratios:  # these have a sign
             lowest, highest = max(lowest, 0.0) if low >= 0 else lowest, min(highest, 0.0) if high <= 0 else highest
-        whole = not has_fraction(numbers).any()
-        return cls(lowest, highest, nearest, ends, once, low < 0 < high, whole)
+        return cls(lowest, highest, nearest, ends, once, low < 0 < high, whole=not has_fraction(numbers).any())
 
     def beyond(self, numbers: Any) -> Any:
         """Which numbers are unlike those of training, or whether one is; NaN is not."""
