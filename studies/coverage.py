@@ -91,11 +91,12 @@ def main() -> None:
     torch.set_num_threads(1)
     logging.getLogger("gauge").setLevel(logging.ERROR)
     records = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
-    known, source = {(each["table"], each["seed"], each["blank_train"]) for each in records}, origin(given)
+    known = {(each["table"], each["seed"], each["blank_train"], *each["arguments"]["experts"]) for each in records}
+    source = origin(given)
     for seed in range(given.seeds):
         for rate in (RATES[-1], *RATES[:-1]):
             for name in given.only:
-                if (name, seed, rate) not in known:
+                if (name, seed, rate, *given.experts) not in known:
                     records += [each | source for each in fits(name, seed, rate, given.experts, given.test)]
                     print(
                         name, seed, rate, [each["0.9"]["covered"] / each["test"] for each in records[-4:]], flush=True
