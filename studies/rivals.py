@@ -2,6 +2,8 @@
 
 They run with their defaults, CatBoost with 300 iterations. Trees read images and texts as components of their pixels and
 TF-IDF vectors, logistic regression reads the TF-IDF vectors themselves; the stack reads cross-fitted scores of the texts.
+Models of pytabkit have its tuned defaults (TD) or those of the library (D), and stop early by the log loss of 20 % of the
+training rows. They read no missing numbers, so these are imputed by the mean and marked.
 """
 
 import importlib.util
@@ -119,6 +121,22 @@ def logistic(frame: pd.DataFrame, seed: int, texts: Sequence[str] | None = None)
     return make_pipeline(make_column_transformer(*columns), LogisticRegression(max_iter=1000))
 
 
+def of_pytabkit(name: str, **settings: Any) -> Callable[..., Any]:
+    """How this model of pytabkit is made; its networks want no label smoothing for log loss and AUC."""
+
+    def make(frame: pd.DataFrame, seed: int) -> Any:
+        from pytabkit.models.sklearn import sklearn_interfaces
+
+        numbers = [column for column in frame if pd.api.types.is_numeric_dtype(frame[column])]
+        columns = (SimpleImputer(add_indicator=True), numbers)
+        imputed = make_column_transformer(columns, remainder="passthrough", verbose_feature_names_out=False)
+        classifier = getattr(sklearn_interfaces, f"{name}_Classifier")
+        model = classifier("cpu", seed, n_threads=1, val_metric_name="cross_entropy", **settings)
+        return make_pipeline(imputed.set_output(transform="pandas"), model)
+
+    return make
+
+
 class TextStack:
     """A small LightGBM on the columns and, for each text, cross-fitted probabilities of logistic regression on its TF-IDF
     vectors."""
@@ -151,11 +169,13 @@ class TextStack:
 
 
 class Rival(NamedTuple):
-    """How a model is made for a table and a seed, and how the table is prepared; whether it reads texts by itself."""
+    """How a model is made for a table and a seed, and how the table is prepared; whether it reads texts by itself, and is
+    fitted again for a temperature."""
 
     make: Callable[..., Any]
     prepare: Callable[[pd.DataFrame], pd.DataFrame]
     reads_texts: bool = False
+    tempered: bool = True
 
     def prepared(self, frame: pd.DataFrame, train: np.ndarray, texts: Sequence[str]) -> pd.DataFrame:
         if self.reads_texts:
@@ -175,6 +195,16 @@ RIVALS: dict[str, Rival] = {
 }
 if importlib.util.find_spec("catboost"):
     RIVALS["CatBoost"] = Rival(catboost, with_texts)
+PYTABKIT = {
+    name: Rival(make, lambda frame: with_categories(with_texts(frame)), tempered=False)
+    for name, make in {
+        "RealMLP-TD": of_pytabkit("RealMLP_TD", use_ls=False),
+        "TabM-D": of_pytabkit("TabM_D"),
+        "LightGBM-TD": of_pytabkit("LGBM_TD"),
+        "XGBoost-TD": of_pytabkit("XGB_TD"),
+        "CatBoost-TD": of_pytabkit("CatBoost_TD"),
+    }.items()
+}
 STACK = Rival(lambda frame, seed, texts: TextStack(seed, texts), with_categories, reads_texts=True)
 
 

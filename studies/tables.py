@@ -216,7 +216,7 @@ def ours(settings: dict[str, Any], frame: pd.DataFrame, labels: np.ndarray, seed
 
 
 def single(rival: Rival, frame: pd.DataFrame, labels: np.ndarray, seed: int, texts: Sequence[str]) -> dict[str, Any]:
-    """Fit a rival on the training rows and answer the test rows, with and without a temperature."""
+    """Fit a rival on the training rows and answer the test rows, with and, for most, without a temperature."""
     train, test = divided(labels, seed)
     started = time.process_time()
     frame = rival.prepared(frame, train, texts)
@@ -224,12 +224,14 @@ def single(rival: Rival, frame: pd.DataFrame, labels: np.ndarray, seed: int, tex
     fitted = time.process_time()
     plain = model.predict_proba(frame.iloc[test])
     answered = time.process_time()
+    record = {"plain": plain, "seconds": fitted - started, "answering": answered - fitted}
+    if not rival.tempered:
+        return record
     inner, held_out = train_test_split(train, test_size=0.2, stratify=labels[train], random_state=seed)
     partly = rival.built(frame, seed, texts).fit(frame.iloc[inner], labels[inner])
     codes = np.searchsorted(partly.classes_, labels[held_out])
     beta = temperature(partly.predict_proba(frame.iloc[held_out]), codes)
-    record = {"plain": plain, "tempered": tempered(plain, beta)}
-    return record | {"seconds": fitted - started, "answering": answered - fitted}
+    return record | {"tempered": tempered(plain, beta)}
 
 
 def keep(case: dict[str, Any], origin: dict[str, Any]) -> Path:
