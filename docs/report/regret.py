@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from gauge_lab.comparison import overlap_of
 from gauge_lab.regret import MARGIN, Level, Scores, levels, regrets
 from gauge_lab.tables import CHANCE
+from report.plus import CHOSEN_ON_TEST
 from report.results import NOT_MEASURED, ROOT, is_measured, results
 
 ROWS = {
@@ -54,7 +55,14 @@ def regret() -> str:
         lines.append(
             f"| {ROWS.get(row, row)} | {' | '.join([*shown, *map('{:.2f}'.format, each.benchmarks.values())])} |"
         )
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + f"\n\nChosen on test samples: {chosen_on_test(scores)}.\n"
+
+
+def chosen_on_test(scores: Scores) -> str:
+    """What was chosen by looking at test samples, on the benchmarks of the table."""
+    benchmarks = dict.fromkeys(name.partition("/")[0] for name in scores)
+    marked = [f"{name}: {CHOSEN_ON_TEST[name]}" for name in benchmarks if name in CHOSEN_ON_TEST]
+    return ". ".join(marked) or "nothing"
 
 
 def regret_sentence() -> str:
