@@ -107,6 +107,20 @@ def rivals() -> str:
     return "\n".join([*blocks, _behind(records)])
 
 
+def texts() -> str:
+    """Tables with texts, images or a category of many levels: means over tables and rates of what all of them have."""
+    records = pd.DataFrame(json.loads((STUDIES / "texts.json").read_text(encoding="utf-8")))
+    scores = records.pivot_table(
+        index=["table", "missing", "seed"], columns="model", values=["auc", "log_loss", "cpu_seconds"]
+    )
+    models = [model for model in scores["auc"].mean().sort_values(ascending=False).index if model != "gauge"]
+    lines = [f"| {records['table'].nunique()} tables | AUC, % | log loss | CPU s |", "|---" * 4 + "|"]
+    for model in models:
+        auc, loss, cost = (scores[key][model].mean() for key in ("auc", "log_loss", "cpu_seconds"))
+        lines.append(f"| {model} | {100 * auc:.1f} | {loss:.3f} | {cost:.1f} |")
+    return "\n".join(lines) + "\n"
+
+
 def cell_trust() -> str:
     """How well the trust in cells tells right from wrong, on each table."""
     records = pd.DataFrame(json.loads((STUDIES / "cell_trust.json").read_text(encoding="utf-8")))
@@ -274,5 +288,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "cell-trust": cell_trust,
     "advice": advice,
     "coverage": coverage,
+    "texts": texts,
     "coverage-sentence": coverage_sentence,
 }

@@ -203,6 +203,51 @@ def new_tables() -> str:
     return "\n".join([means(), costs(), differences(), best_single(), contents()])
 
 
+def latest() -> str:
+    """Ours with the commit before a change and with one after it, on tables that both have and that were looked at once."""
+    keys, runs = ["table", "missing", "seed"], {}
+    for name, file in (("before", "last_tables-before"), ("after", "last_tables")):
+        records = pd.DataFrame(json.loads((STUDIES / f"{file}.json").read_text(encoding="utf-8")))
+        runs[name] = records.assign(**{metric: [plain[metric] for plain in records["plain"]] for metric in HIGHER})
+    rivals = runs["after"][runs["after"]["model"].isin(SINGLE)].groupby(keys)[["auc", "accuracy"]].max()
+    own = {name: run[run["model"] == "default"].set_index(keys) for name, run in runs.items()}
+    both = own["before"].index.intersection(own["after"].index)
+    own = {name: run.loc[both] for name, run in own.items()}
+    with_rivals = both.intersection(rivals.index)
+
+    def above(run: pd.DataFrame, metric: str) -> str:
+        return f"{(run.loc[with_rivals, metric] > rivals.loc[with_rivals, metric]).sum()} of {len(with_rivals)}"
+
+    cells = {
+        f"mean AUC, {len(both)} pairs of table and rate": lambda run: f"{run['auc'].mean():.4f}",
+        "mean log loss": lambda run: f"{run['log_loss'].mean():.4f}",
+        "mean log loss, more than two classes": lambda run: f"{run.loc[run['classes'] > 2, 'log_loss'].mean():.4f}",
+        "mean accuracy": lambda run: f"{run['accuracy'].mean():.4f}",
+        "above the best single rival by AUC": lambda run: above(run, "auc"),
+        "by accuracy": lambda run: above(run, "accuracy"),
+        "CPU seconds of a fit, mean": lambda run: f"{run['cpu_seconds'].mean():.1f}",
+    }
+    lines = [f"| `default` | {' | '.join(own)} |", "|---" * 3 + "|"]
+    lines += [f"| {name} | {' | '.join(map(cell, own.values()))} |" for name, cell in cells.items()]
+    return "\n".join([*lines, ""])
+
+
+def complete_tables() -> str:
+    """`default` minus `fast` where no cell is blank: what the network brings there."""
+    lines = ["| tables | AUC, points | log loss | tables on which the log loss is lower |", "|---" * 4 + "|"]
+    last = pd.DataFrame(json.loads((STUDIES / "last_tables.json").read_text(encoding="utf-8")))
+    last = last.assign(**{metric: [plain[metric] for plain in last["plain"]] for metric in HIGHER})
+    for name, records in (("the first tables of this page", _records()), ("those of the latest changes", last)):
+        part = records[(records["missing"] == 0) & (records["columns"] > 1)]
+        auc, loss = (
+            _compared(scores["default"], scores["fast"])
+            for scores in (_scores(part, key) for key in ("auc", "log_loss"))
+        )
+        cells = (f"{100 * auc[0]:+.2f} ± {100 * auc[1]:.2f}", f"{loss[0]:+.3f} ± {loss[1]:.3f}")
+        lines.append(f"| {name} | {' | '.join(cells)} | {loss[4] - loss[3]} of {loss[4]} |")
+    return "\n".join([*lines, ""])
+
+
 def wide() -> str:
     """Generated tables of many columns: the commit before, the last one and a lasso."""
     records = pd.DataFrame(json.loads((STUDIES / "wide.json").read_text(encoding="utf-8")))
@@ -221,4 +266,10 @@ def wide() -> str:
     return "\n".join([*lines, ""])
 
 
-TABLES: dict[str, Callable[[], str]] = {"new-tables": new_tables, "how-good": how_good, "wide": wide}
+TABLES: dict[str, Callable[[], str]] = {
+    "new-tables": new_tables,
+    "how-good": how_good,
+    "wide": wide,
+    "latest": latest,
+    "complete-tables": complete_tables,
+}

@@ -111,6 +111,23 @@ def test_every_table_is_the_one_that_the_runs_of_its_entry_give(root, monkeypatc
     }
 
 
+def test_decimals_in_results_stand_in_a_generated_table_of_their_page(root):
+    table, decimal = (
+        re.compile(r"<!-- table: .*?<!-- end -->", re.DOTALL),
+        re.compile(r"(?<![\w.])\d[\d,]*\.\d+(?![\w.]*\d)"),
+    )
+    for page in [*sorted((root / "docs").glob("results-*.md")), root / "docs" / "gauge-plus.md"]:
+        text = page.read_text(encoding="utf-8").split("## What the guard sees")[0]  # counted by studies/guard.py
+        shown = [float(each.replace(",", "")) for each in re.findall(r"\d[\d,]*\.?\d*", "".join(table.findall(text)))]
+        prose = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)|arXiv:[\d.]+", "", table.sub("", text), flags=re.DOTALL)
+        for number in decimal.findall(prose):
+            half = 0.5 * 10.0 ** -len(number.partition(".")[2]) + 1e-9
+            value = float(number.replace(",", ""))
+            assert any(abs(each - value) <= half for each in shown), (
+                f"{page.name} says {number}, which no table of it shows"
+            )
+
+
 def test_every_result_says_where_it_came_from(root):
     files = sorted((root / "results").rglob("results.json"))
     assert len(files) >= 2
