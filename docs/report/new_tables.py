@@ -248,6 +248,29 @@ def complete_tables() -> str:
     return "\n".join([*lines, ""])
 
 
+def pytabkit() -> str:
+    """Models of pytabkit beside ours and single rivals: means over the tables that all have, by the share of blank cells."""
+    records = pd.DataFrame(json.loads((STUDIES / "pytabkit.json").read_text(encoding="utf-8")))
+    records = records.assign(**{metric: [plain[metric] for plain in records["plain"]] for metric in HIGHER})
+    blocks = []
+    for rate, part in records.groupby("missing"):
+        have = part.groupby("table")["model"].nunique() == part["model"].nunique()
+        part = part[part["table"].isin(have.index[have])]
+        tables = ", ".join(sorted(set(part["table"])))
+        lines = [f"| {100 * rate:.0f} % blank: {tables} | AUC, % | log loss | accuracy, % | CPU s |", "|---" * 5 + "|"]
+        means = part.groupby("model")[["auc", "log_loss", "accuracy", "cpu_seconds"]].mean()
+        for model, row in means.sort_values("auc", ascending=False).iterrows():
+            cells = (
+                f"{100 * row['auc']:.1f}",
+                f"{row['log_loss']:.3f}",
+                f"{100 * row['accuracy']:.1f}",
+                f"{row['cpu_seconds']:.1f}",
+            )
+            lines.append(f"| {model} | {' | '.join(cells)} |")
+        blocks.append("\n".join([*lines, ""]))
+    return "\n".join(blocks)
+
+
 def wide() -> str:
     """Generated tables of many columns: the commit before, the last one and a lasso."""
     records = pd.DataFrame(json.loads((STUDIES / "wide.json").read_text(encoding="utf-8")))
@@ -272,4 +295,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "wide": wide,
     "latest": latest,
     "complete-tables": complete_tables,
+    "pytabkit": pytabkit,
 }
