@@ -39,7 +39,7 @@ from gauge_lab.recording import origin, write_record
 
 ROWS, CHANGED = 5000, 60  # of a table at most, and those of which a column is changed
 RULES = {
-    "far": "is far from all of training",
+    "far": "is unlike all of training",
     "ends": "twentieth of training",
     "missing rate": "missing in",
     "unreadable": " is not a ",

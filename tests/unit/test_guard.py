@@ -42,9 +42,9 @@ def doors(tmp_path_factory):
 
 
 CASES = [
-    ("age", lambda rows: rows * 1000, "is far from all of training ("),
-    ("age", lambda rows: rows / 1000, "is far from all of training ("),
-    ("age", lambda rows: rows.where(rows.index != 7, 9999.0), "row 7: '9999.0' is far from all of training ("),
+    ("age", lambda rows: rows * 1000, "is unlike all of training ("),
+    ("age", lambda rows: rows / 1000, "is unlike all of training ("),
+    ("age", lambda rows: rows.where(rows.index != 7, 9999.0), "row 7: '9999.0' is unlike all of training ("),
     ("age", lambda rows: rows.abs().clip(lower=62), "in the highest twentieth of training"),
     ("ward", lambda rows: rows.where(rows.index != 3, "nord"), "row 3: 'nord' was not seen in training"),
     ("town", lambda rows: "Ort" + rows, "seen once in training or never, and is read as rare, and 59 more"),
@@ -94,7 +94,7 @@ def test_strict_refuses_a_table_with_an_exit_code_of_its_own_and_a_line_for_all_
         run = subprocess.run([sys.executable, "-m", "gauge", *command, *options], capture_output=True, text=True)
         assert run.returncode == code, run.stderr
         assert (tmp_path / "out.csv").exists() == (code == 0)
-        assert run.stderr.count("'4000.0' is far from all of training (") == 1
+        assert run.stderr.count("'4000.0' is unlike all of training (") == 1
         assert "and 4999 more" in run.stderr
 
 

@@ -151,16 +151,13 @@ def _plain_cell(value: Any) -> Any:
         return "an integer beyond 1e300"  # it cannot be a float, and Python may refuse to print it
     if isinstance(value, str):  # lone surrogates cannot be written anywhere
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
-    kept = (*NUMERIC_TYPES, date) if not isinstance(value, np.complexfloating) else ()
+    kept = (*NUMERIC_TYPES, date) if not isinstance(value, np.complexfloating | np.timedelta64) else ()
     if value is None or is_pixels(value) or (isinstance(value, kept) and value is not pd.NaT):
         return value
     if value is pd.NA or value is pd.NaT or (isinstance(value, np.datetime64) and np.isnat(value)):
         return None
-    if isinstance(value, pd.Period):
-        first = value.asfreq("D", how="start")  # as "2020-01" is read, the text of a month
-        return f"{first.year:04d}-{first.month:02d}-{first.day:02d}"
     if isinstance(value, np.ndarray | list | tuple) and (samples := _samples(value)) is not None:
         return samples
     if isinstance(value, bytes) and len(value) > 100:  # a file, whose start says of which kind it is
         return f"{value[:16]!r}, {len(value)} bytes, {zlib.crc32(value):08x}"
-    return _plain_cell(str(value))
+    return _plain_cell(str(list(value) if isinstance(value, tuple) else value))  # (5,) is not -5

@@ -115,7 +115,7 @@ def _from_pandas(values: pd.Series, form: str) -> np.ndarray:
 def _read_dates(values: pd.Series, form: str) -> pd.Series:
     def text(value: Any) -> str:
         if isinstance(value, date):
-            return str(value) if form == "ISO8601" else value.strftime(form)
+            return str(value)
         written = str(value).strip()
         known = re.search(r"\d", written) and not isinstance(value, NUMERIC_TYPES)
         if form == "ISO8601":  # pandas would read 2021 and 2021-05 as the first day
@@ -184,7 +184,7 @@ def duration(text: str) -> float:
     text = text.strip().replace("−", "-")
     if text == "0":
         return 0.0
-    if len(text) > 50 or re.search(r"\d,\d|^[-+.\d]+\s*m$", text) or not re.search(r"[A-Za-z]|\d:\d\d:\d\d", text):
+    if len(text) > 50 or re.search(r"\d,\d|^[-+.\d]+\s*[mM]$", text) or not re.search(r"[A-Za-z]|\d:\d\d:\d\d", text):
         return math.nan
     if iso := re.fullmatch(r"P(\d+W)?(\d+D)?(?:T(\d+H)?(\d+M)?(\d+(?:\.\d+)?S)?)?", text, re.ASCII):
         text = " ".join(filter(None, iso.groups()))  # pandas takes two digits only

@@ -19,6 +19,7 @@ from zipfile import BadZipFile, ZipFile
 
 import pandas as pd
 
+from gauge.tabular.table.guard import warn
 from gauge.tabular.table.packed import check_unpacked, open_table
 from gauge.tabular.table.paths import LINES, SEPARATORS, SHEETS, kind, packing, table_files
 
@@ -50,10 +51,13 @@ class Dialect(NamedTuple):
 def read_rows(table: Path, rows: int = sys.maxsize) -> Iterator[pd.DataFrame]:
     """The table, at most `rows` at a time, with one index over all its files. The cells of text files are texts: what they
     mean does not depend on the other cells of their part."""
-    start = 0
-    for path in table_files(table):
+    start, first, files = 0, None, table_files(table)
+    for path in files:
         try:
             for part in _parts(path, kind(path), rows):
+                first = part.columns if first is None else first
+                if len(other := first.symmetric_difference(part.columns)) and kind(path) not in LINES:
+                    warn(f"{path} and {files[0]} do not have the same columns: {other[0]!r} is in one of them alone")
                 part.index = pd.RangeIndex(start, start + len(part))
                 start += len(part)
                 yield part
@@ -271,9 +275,12 @@ def _parquet(path: Path, rows: int) -> Iterator[pd.DataFrame]:
         raise ValueError("reading Parquet needs pyarrow; install it with: pip install 'gauge-ml[parquet]'") from error
     try:
         with ParquetFile(path, page_checksum_verification=True) as file:
+            if repeated := [name for name, count in Counter(file.schema_arrow.names).items() if count > 1]:
+                raise ValueError(f"column {repeated[0]!r} occurs twice; rename one of them")
             for batch in file.iter_batches(min(rows, max(1, file.metadata.num_rows))):
                 batch.validate(full=True)
-                yield batch.to_pandas()
+                part = batch.to_pandas()
+                yield part.reset_index([name for name in part.index.names if name is not None])
     except OSError as error:
         raise ValueError(f"it is damaged: {error}; write it again") from error
 
@@ -341,10 +348,9 @@ def _sheet_rows(path: Path, title: str) -> list[bytes]:
 
 
 def _merged_cells(content: bytes, header: int) -> str:
-    """The first cells that are merged over several rows, below the header at least with the last one; empty if there are
-    none."""
-    for match in re.finditer(rb'mergeCell [^>]*?ref="(\D+(\d+):\D+(\d+))"', content):
-        if int(match[2]) < int(match[3]) > header:
+    """The first cells that are merged, below the header at least with the last one; empty if there are none."""
+    for match in re.finditer(rb'mergeCell [^>]*?ref="(\D+\d+:\D+(\d+))"', content):
+        if int(match[2]) > header:
             return match[1].decode()
     return ""
 

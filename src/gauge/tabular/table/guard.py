@@ -1,8 +1,9 @@
 """Watch: what a call reads that is unlike training, reported in one line, once for all of its parts. No torch here.
 
-unlike          a number beyond all of training by more than half of their range, where tails are long by more, if that is
-                no chance; by more than twice the range, or ten times nearer to 0, in any case, unless it is 0; a category
-                that training never saw; a text most of whose words it never saw
+unlike          a number beyond all of training by more than half of their range, where tails are long by more, of the other
+                sign, or with a fraction where all were whole, if that is no chance; by more than twice the range, or ten
+                times nearer to 0, in any case, unless it is 0; a category that training never saw; a text most of whose
+                words it never saw
 from 20 rows    more numbers in the highest or lowest twentieth of training, or another missing rate, than chance allows;
                 where some categories of training had fewer than 5 rows, more new ones than there were categories of one row
                 (Good and Turing), but for chance: up to there, new categories count as missing with a note of their row
@@ -36,9 +37,10 @@ class UnlikeError(ValueError):
 
 @dataclass(frozen=True)
 class Limits:
-    """Which numbers are unlike those of training: below `lowest`, above `highest`, and nearer to 0 than `nearest`, not 0. At
-    most the share `ends` of new numbers is below or above 19 of 20 by chance, and the share `once` beyond all others. Where
-    training has numbers of both signs (`crosses`), one that is near to 0 may be so by chance."""
+    """Which numbers are unlike those of training: below `lowest`, above `highest`, nearer to 0 than `nearest`, not 0, and
+    farther from a whole number than `fraction`. At most the share `ends` of new numbers is below or above 19 of 20 by chance,
+    and the share `once` beyond all others. Where training has numbers of both signs (`crosses`), one that is near to 0 may be
+    so by chance."""
 
     lowest: float
     highest: float
@@ -46,6 +48,7 @@ class Limits:
     ends: float
     once: float
     crosses: bool
+    fraction: float = 1.0
 
     @classmethod
     def fit(cls, numbers: np.ndarray, *, ratios: bool) -> "Limits | None":
@@ -58,12 +61,15 @@ class Limits:
         if ratios and len(sizes):
             nearest = float(sizes.min() / 10 * sizes.min() / np.quantile(sizes, 1 / 64))
         ends, once = (upper_share(count, len(numbers)) for count in (len(numbers) // 20, 0))
-        below, above = max(margin, 2 * (inner_low - low)), max(margin, 2 * (high - inner_high))
-        return cls(low - below, high + above, nearest, ends, once, crosses=low < 0 < high)
+        lowest, highest = low - max(margin, 2 * (inner_low - low)), high + max(margin, 2 * (high - inner_high))
+        if ratios:  # these have a sign
+            lowest, highest = max(lowest, 0.0) if low >= 0 else lowest, min(highest, 0.0) if high <= 0 else highest
+        fraction = 1e-6 if (numbers % 1 == 0).all() else 1.0  # 1: of any number
+        return cls(lowest, highest, nearest, ends, once, low < 0 < high, fraction)
 
     def beyond(self, numbers: Any) -> Any:
         """Which numbers are unlike those of training, or whether one is; NaN is not."""
-        return beyond(numbers, self.lowest, self.highest, self.nearest)
+        return beyond(numbers, self.lowest, self.highest, self.nearest, self.fraction)
 
     def certain(self, numbers: np.ndarray) -> bool:
         """Whether any of the numbers that are unlike training is so by no chance: by twice the range, or near to 0. As 0 is
@@ -71,12 +77,13 @@ class Limits:
         numbers = numbers[numbers != 0] if self.nearest else numbers
         more = 0.75 * (self.highest - self.lowest)  # at least, as that is twice the range or more
         nearest = 0.0 if self.crosses else self.nearest
-        return bool(beyond(numbers, self.lowest - more, self.highest + more, nearest).any())
+        return bool(beyond(numbers, self.lowest - more, self.highest + more, nearest, 1.0).any())
 
 
-def beyond(numbers: Any, lowest: Any, highest: Any, nearest: Any) -> Any:
-    """Which numbers are below, above, or nearer to 0 than those of training."""
-    return (numbers < lowest) | (numbers > highest) | ((abs(numbers) < nearest) & (numbers != 0))
+def beyond(numbers: Any, lowest: Any, highest: Any, nearest: Any, fraction: Any) -> Any:
+    """Which numbers are below, above, or nearer to 0 than those of training, or have a fraction that these have not."""
+    near = (abs(numbers) < nearest) & (numbers != 0)
+    return (numbers < lowest) | (numbers > highest) | near | (abs(numbers - np.rint(numbers)) > fraction)
 
 
 def upper_share(count: int, rows: int) -> float:
@@ -101,16 +108,16 @@ class Seen:
 
 class Training:
     """What a guard holds of training: the names of its columns, their missing rates in so many rows, and the positions and
-    `bounds` of those that are measured, as arrays: lowest, highest and nearest, the lowest and the highest twentieth, and
-    the share of new numbers that is beyond one of these at most; [bounds, columns, 1]. `least` is the least of the shares,
-    `often` whether a column is missing in many rows."""
+    `bounds` of those that are measured, as arrays: lowest, highest, nearest and fraction, the lowest and the highest
+    twentieth, and the share of new numbers that is beyond one of these at most; [bounds, columns, 1]. `least` is the least of
+    the shares, `often` whether a column is missing in many rows."""
 
     def __init__(self, columns: Sequence[Any], rates: Mapping[str, float], rows: int) -> None:
         measured = [index for index, each in enumerate(columns) if getattr(each, "limits", None) is not None]
         self.names, self.rates, self.rows = tuple(rates), np.array(list(rates.values())), rows
         self.measured = np.array(measured, int)
-        self.bounds = np.array([columns[index].bounds for index in measured]).reshape(-1, 6, 1).swapaxes(0, 1)
-        self.least, self.often = float(self.bounds[5].min(initial=1)), bool(self.rates.max() >= MOVED)
+        self.bounds = np.array([columns[index].bounds for index in measured]).reshape(-1, 7, 1).swapaxes(0, 1)
+        self.least, self.often = float(self.bounds[6].min(initial=1)), bool(self.rates.max() >= MOVED)
 
 
 class Tally:
@@ -133,7 +140,7 @@ class Tally:
             yield from self._rates(unread)
 
     def _ends(self) -> Iterator[str]:
-        known, shares = (self.rows - self.missing)[self.training.measured], self.training.bounds[5, :, 0]
+        known, shares = (self.rows - self.missing)[self.training.measured], self.training.bounds[6, :, 0]
         many = (self.ends > _by_chance(shares, known)) & (known >= MIN_ROWS)
         for end, index in np.argwhere(many).tolist():
             count, name = int(self.ends[end, index]), self.training.names[self.training.measured[index]]
@@ -176,11 +183,11 @@ class Watch:
         if not self.numbers or len(self.numbers) != len(training.measured):
             self.look()
             return
-        lowest, highest, nearest, low, high, _ = training.bounds
+        *limits, low, high, _ = training.bounds
         numbers = np.array([each for _, _, each in self.numbers])
         tally.ends[0] += np.add.reduce(numbers < low, 1)
         tally.ends[1] += np.add.reduce(numbers > high, 1)
-        if beyond(numbers, lowest, highest, nearest).any():
+        if beyond(numbers, *limits).any():
             self.look()
         self.numbers.clear()
 
@@ -190,7 +197,8 @@ class Watch:
         for own, column, numbers in columns:
             if len(rows := np.flatnonzero(own.limits.beyond(numbers))):
                 share = 0.0 if own.limits.certain(numbers[rows]) else own.limits.once
-                reason = f"is far from all of training ({own.shown(own.values[0])} to {own.shown(own.values[-1])})"
+                whole = "" if own.limits.fraction == 1 else ", whole days" if own.writing.date else ", whole numbers"
+                reason = f"is unlike all of training ({own.shown(own.values[0])} to {own.shown(own.values[-1])}{whole})"
                 note(column, rows, reason, share=share)
 
     def sentences(self) -> Iterator[str]:

@@ -32,8 +32,8 @@ MAX_LOOKED_AT = 1000  # values of a column that decide for all
 @dataclass(frozen=True)
 class Writing:
     """How numbers are written: the decimal separator, the unit beside them, and whether thousands are separated by the other
-    mark: if not, 1,234 may be 1.234 and counts as missing. So does 2,400 with a decimal comma unless `thirds`: training had
-    three digits after the mark. `date` is the format of dates, or of times of day, or empty. With `bounds`, a value such as
+    mark: if not, 1,234 may be 1.234 and counts as missing. So does 2,400 with a decimal comma, or 2.400 with a point, unless
+    `thirds`: training had three digits after the mark, or plain numbers with decimals. `date` is the format of dates, or of times of day, or empty. With `bounds`, a value such as
     <5 is read as the limit, 5; (5) is always -5, as accountants write it. `durations` have units that may differ from cell
     to cell, and are numbers of days. With `truth`, all numbers are 0 or 1, and truth values mean them.
 
@@ -58,7 +58,8 @@ class Writing:
         """That of most values, none of them missing; None if they are neither numbers nor dates nor times. `commas` says
         that other columns of the table have decimal commas, which decides where all values are written as 1,234."""
         if pd.api.types.is_numeric_dtype(values) or values.dtype.kind == "m":
-            return cls(durations=values.dtype.kind == "m", grouped=False)
+            decimals = values.dtype.kind == "f" and not are_whole(values)
+            return cls(durations=values.dtype.kind == "m", grouped=False, thirds=decimals)
         dates = values.map(lambda value: isinstance(value, date)) if values.dtype.kind != "M" else values.notna()
         if len(values) and dates.mean() >= MIN_SHARE:
             return cls(date="ISO8601")
@@ -145,7 +146,7 @@ class Writing:
     @property
     def quick(self) -> bool:
         """Whether Python's way to write numbers is that of the column."""
-        return self.decimal == "." and not self.unit and self.thirds
+        return self.decimal == "." and not self.unit
 
     def _from_text(self, texts: list[str | None]) -> np.ndarray:
         """The numbers of texts, NaN where there is none."""
@@ -156,7 +157,9 @@ class Writing:
             return numbers
         if self.quick and rest:
             numbers[list(rest)] = _to_numeric(list(rest.values()))
-            rest = {row: text for row, text in rest.items() if np.isnan(numbers[row])}
+            rest = {
+                row: text for row, text in rest.items() if np.isnan(numbers[row]) or ("." in text and not self.thirds)
+            }
         if rest:
             numbers[list(rest)] = _to_numeric([self._plain(text) for text in rest.values()])
         return numbers
@@ -310,7 +313,8 @@ def _written(words: pd.Series, unit: str, commas: bool) -> Writing | None:
     same = commas and comma == point == 0 and bool(bare.str.fullmatch(r"[+−-]?[1-9]\d{0,2},\d{3}").all())
     decimal, mark = (",", r"\.") if comma > point or same else (".", ",")
     seen = bare.str.contains(rf"\d{mark}\d{{3}}(?:\D|$)", regex=True).any()
-    three = (decimal == "." and not unit and not seen) or bare.str.contains(rf"[{decimal}]\d{{3}}(?:\D|$)").any()
+    plain = decimal == "." and not unit and not seen and bare.str.contains(r"\.\d*[1-9]").any()
+    three = plain or bare.str.contains(rf"[{decimal}]\d{{3}}(?:\D|$)").any()
     writing = Writing(decimal, unit, guessed=bool(grouped), grouped=bool(seen), thirds=bool(three))
     return writing if np.mean(~np.isnan(writing.read(words))) >= MIN_SHARE else None
 

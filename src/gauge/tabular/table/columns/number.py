@@ -108,7 +108,8 @@ class Number(Cell):
         assert self.limits is not None  # there are no bounds without
         values, ranks = self.quantiles
         low, high = values[ranks <= 0.05].max(initial=values[0]), values[ranks >= 0.95].min(initial=values[-1])
-        return np.array([*astuple(self.limits)[:3], low, high, self.limits.ends])
+        limits = self.limits
+        return np.array([limits.lowest, limits.highest, limits.nearest, limits.fraction, low, high, limits.ends])
 
     @property
     def cycle_count(self) -> int:
@@ -233,7 +234,7 @@ class Number(Cell):
         """The number in a text that is written as those of the training table; the text itself where it says what the number
         alone does not: 0.5 is half of a percent, or of the whole, without the sign."""
         own = self.writing
-        if own.quick and re.fullmatch(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?", text):
+        if own.quick and own.thirds and re.fullmatch(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?", text):
             return float(text)  # far faster than a column of one cell
         number = float(own.read(pd.Series([text], dtype=object))[0])
         if math.isnan(number):
