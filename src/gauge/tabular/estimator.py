@@ -726,7 +726,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         if not self.fitted_.named and not inputs.is_frame(X):
             X = inputs.by_position(self._from_array(X, reset=False)[0], self.fitted_.names)
         with self._threads(self.fitted_.schema):
-            yield replace(self.fitted_, files=image_files(self.image_folder, outside=self.outside_images)), X
+            files = image_files(self.image_folder, outside=self.outside_images)
+            yield self.fitted_ if files == self.fitted_.files else replace(self.fitted_, files=files), X
 
     def _from_array(self, X: Any, y: Any = "no_validation", **options: Any) -> tuple[pd.DataFrame, Any]:
         """Rows and labels as scikit-learn validates them: only arrays of numbers pass."""

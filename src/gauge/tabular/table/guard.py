@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import bdtrc, chdtrc
+from scipy.special import bdtrc, chdtri
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +38,9 @@ class UnlikeError(ValueError):
 @dataclass(frozen=True)
 class Limits:
     """Which numbers are unlike those of training: below `lowest`, above `highest`, nearer to 0 than `nearest`, not 0, and
-    farther from a whole number than `fraction`. At most the share `ends` of new numbers is below or above 19 of 20 by chance,
-    and the share `once` beyond all others. Where training has numbers of both signs (`crosses`), one that is near to 0 may be
-    so by chance."""
+    with a fraction where all were `whole`. At most the share `ends` of new numbers is below or above 19 of 20 by chance, and
+    the share `once` beyond all others. Where training has numbers of both signs (`crosses`), one that is near to 0 may be so
+    by chance."""
 
     lowest: float
     highest: float
@@ -48,7 +48,7 @@ class Limits:
     ends: float
     once: float
     crosses: bool
-    fraction: float = 1.0
+    whole: bool = False
 
     @classmethod
     def fit(cls, numbers: np.ndarray, *, ratios: bool) -> "Limits | None":
@@ -64,12 +64,13 @@ class Limits:
         lowest, highest = low - max(margin, 2 * (inner_low - low)), high + max(margin, 2 * (high - inner_high))
         if ratios:  # these have a sign
             lowest, highest = max(lowest, 0.0) if low >= 0 else lowest, min(highest, 0.0) if high <= 0 else highest
-        fraction = 1e-6 if (numbers % 1 == 0).all() else 1.0  # 1: of any number
-        return cls(lowest, highest, nearest, ends, once, low < 0 < high, fraction)
+        whole = not has_fraction(numbers).any()
+        return cls(lowest, highest, nearest, ends, once, low < 0 < high, whole)
 
     def beyond(self, numbers: Any) -> Any:
         """Which numbers are unlike those of training, or whether one is; NaN is not."""
-        return beyond(numbers, self.lowest, self.highest, self.nearest, self.fraction)
+        far = beyond(numbers, self.lowest, self.highest, self.nearest)
+        return far | has_fraction(numbers) if self.whole else far
 
     def certain(self, numbers: np.ndarray) -> bool:
         """Whether any of the numbers that are unlike training is so by no chance: by twice the range, or near to 0. As 0 is
@@ -77,13 +78,17 @@ class Limits:
         numbers = numbers[numbers != 0] if self.nearest else numbers
         more = 0.75 * (self.highest - self.lowest)  # at least, as that is twice the range or more
         nearest = 0.0 if self.crosses else self.nearest
-        return bool(beyond(numbers, self.lowest - more, self.highest + more, nearest, 1.0).any())
+        return bool(beyond(numbers, self.lowest - more, self.highest + more, nearest).any())
 
 
-def beyond(numbers: Any, lowest: Any, highest: Any, nearest: Any, fraction: Any) -> Any:
-    """Which numbers are below, above, or nearer to 0 than those of training, or have a fraction that these have not."""
-    near = (abs(numbers) < nearest) & (numbers != 0)
-    return (numbers < lowest) | (numbers > highest) | near | (abs(numbers - np.rint(numbers)) > fraction)
+def beyond(numbers: Any, lowest: Any, highest: Any, nearest: Any) -> Any:
+    """Which numbers are below, above, or nearer to 0 than those of training."""
+    return (numbers < lowest) | (numbers > highest) | ((abs(numbers) < nearest) & (numbers != 0))
+
+
+def has_fraction(numbers: Any) -> Any:
+    """Which numbers are not whole, but for rounding; NaN has no fraction."""
+    return abs(numbers - np.rint(numbers)) > 1e-6
 
 
 def upper_share(count: int, rows: int) -> float:
@@ -108,16 +113,17 @@ class Seen:
 
 class Training:
     """What a guard holds of training: the names of its columns, their missing rates in so many rows, and the positions and
-    `bounds` of those that are measured, as arrays: lowest, highest, nearest and fraction, the lowest and the highest
-    twentieth, and the share of new numbers that is beyond one of these at most; [bounds, columns, 1]. `least` is the least of
-    the shares, `often` whether a column is missing in many rows."""
+    `bounds` of those that are measured, as arrays: lowest, highest and nearest, the lowest and the highest twentieth, and
+    the share of new numbers that is beyond one of these at most; [bounds, columns, 1]. Of these, `whole` are the positions
+    of whole numbers, `least` is the least of the shares, `often` whether a column is missing in many rows."""
 
     def __init__(self, columns: Sequence[Any], rates: Mapping[str, float], rows: int) -> None:
         measured = [index for index, each in enumerate(columns) if getattr(each, "limits", None) is not None]
         self.names, self.rates, self.rows = tuple(rates), np.array(list(rates.values())), rows
         self.measured = np.array(measured, int)
-        self.bounds = np.array([columns[index].bounds for index in measured]).reshape(-1, 7, 1).swapaxes(0, 1)
-        self.least, self.often = float(self.bounds[6].min(initial=1)), bool(self.rates.max() >= MOVED)
+        self.bounds = np.array([columns[index].bounds for index in measured]).reshape(-1, 6, 1).swapaxes(0, 1)
+        self.whole = np.array([place for place, index in enumerate(measured) if columns[index].limits.whole], int)
+        self.least, self.often = float(self.bounds[5].min(initial=1)), bool(self.rates.max() >= MOVED)
 
 
 class Tally:
@@ -140,7 +146,7 @@ class Tally:
             yield from self._rates(unread)
 
     def _ends(self) -> Iterator[str]:
-        known, shares = (self.rows - self.missing)[self.training.measured], self.training.bounds[6, :, 0]
+        known, shares = (self.rows - self.missing)[self.training.measured], self.training.bounds[5, :, 0]
         many = (self.ends > _by_chance(shares, known)) & (known >= MIN_ROWS)
         for end, index in np.argwhere(many).tolist():
             count, name = int(self.ends[end, index]), self.training.names[self.training.measured[index]]
@@ -150,7 +156,8 @@ class Tally:
 
     def _rates(self, unread: Mapping[str, int]) -> Iterator[str]:
         names, rates = self.training.names, self.training.rates
-        now = (self.missing - np.array([unread.get(name, 0) for name in names])) / self.rows
+        others = np.array([unread.get(name, 0) for name in names]) if unread else 0
+        now = (self.missing - others) / self.rows
         moved = share_moved(now, rates, (self.rows, self.training.rows), len(rates))
         for index in np.flatnonzero(moved).tolist() if moved.any() else ():
             change = f"{100 * now[index]:.0f} % of the rows instead of {100 * rates[index]:.0f} %"
@@ -159,7 +166,7 @@ class Tally:
 
 def _by_chance(share: Any, count: Any) -> Any:
     """How many of so many are often in a part with this share, fewer than by the rarest chance that counts as one."""
-    return share * count + 2.5 * (share * (1 - share) * count) ** 0.5
+    return share * count + 3 * (share * (1 - share) * count) ** 0.5
 
 
 class Watch:
@@ -183,11 +190,12 @@ class Watch:
         if not self.numbers or len(self.numbers) != len(training.measured):
             self.look()
             return
-        *limits, low, high, _ = training.bounds
+        lowest, highest, nearest, low, high, _ = training.bounds
         numbers = np.array([each for _, _, each in self.numbers])
         tally.ends[0] += np.add.reduce(numbers < low, 1)
         tally.ends[1] += np.add.reduce(numbers > high, 1)
-        if beyond(numbers, *limits).any():
+        fractions = len(training.whole) and has_fraction(numbers[training.whole]).any()
+        if fractions or beyond(numbers, lowest, highest, nearest).any():
             self.look()
         self.numbers.clear()
 
@@ -197,7 +205,7 @@ class Watch:
         for own, column, numbers in columns:
             if len(rows := np.flatnonzero(own.limits.beyond(numbers))):
                 share = 0.0 if own.limits.certain(numbers[rows]) else own.limits.once
-                whole = "" if own.limits.fraction == 1 else ", whole days" if own.writing.date else ", whole numbers"
+                whole = f", whole {'days' if own.writing.date else 'numbers'}" * own.limits.whole
                 reason = f"is unlike all of training ({own.shown(own.values[0])} to {own.shown(own.values[-1])}{whole})"
                 note(column, rows, reason, share=share)
 
@@ -298,6 +306,6 @@ def share_moved(now: Any, before: Any, rows: tuple[int, int], columns: int) -> A
     moved = np.abs(now - before) >= MOVED
     if moved.any():
         pooled = (now * rows[0] + before * rows[1]) / sum(rows)
-        deviation = (pooled * (1 - pooled) * (1 / rows[0] + 1 / max(rows[1], 1))) ** 0.5
-        moved = moved & (chdtrc(1, ((now - before) / np.maximum(deviation, 1e-12)) ** 2) < CHANCE / columns)
+        variance = pooled * (1 - pooled) * (1 / rows[0] + 1 / max(rows[1], 1))
+        moved = moved & (np.square(now - before) > chdtri(1, CHANCE / columns) * variance)
     return moved

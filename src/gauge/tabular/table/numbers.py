@@ -33,9 +33,10 @@ MAX_LOOKED_AT = 1000  # values of a column that decide for all
 class Writing:
     """How numbers are written: the decimal separator, the unit beside them, and whether thousands are separated by the other
     mark: if not, 1,234 may be 1.234 and counts as missing. So does 2,400 with a decimal comma, or 2.400 with a point, unless
-    `thirds`: training had three digits after the mark, or plain numbers with decimals. `date` is the format of dates, or of times of day, or empty. With `bounds`, a value such as
-    <5 is read as the limit, 5; (5) is always -5, as accountants write it. `durations` have units that may differ from cell
-    to cell, and are numbers of days. With `truth`, all numbers are 0 or 1, and truth values mean them.
+    `thirds`: training had three digits after the mark, or plain numbers with decimals. `date` is the format of dates, or of
+    times of day, or empty. With `bounds`, a value such as <5 is read as the limit, 5; (5) is always -5, as accountants write
+    it. `durations` have units that may differ from cell to cell, and are numbers of days. With `truth`, all numbers are 0 or
+    1, and truth values mean them.
 
     >>> Writing.from_values(pd.Series(["1.200,50 €", "7,25 €", "n"] * 10)) is None
     True

@@ -109,7 +109,7 @@ class Number(Cell):
         values, ranks = self.quantiles
         low, high = values[ranks <= 0.05].max(initial=values[0]), values[ranks >= 0.95].min(initial=values[-1])
         limits = self.limits
-        return np.array([limits.lowest, limits.highest, limits.nearest, limits.fraction, low, high, limits.ends])
+        return np.array([limits.lowest, limits.highest, limits.nearest, low, high, limits.ends])
 
     @property
     def cycle_count(self) -> int:
