@@ -107,6 +107,25 @@ def test_strict_and_ray_are_refused_together(doors, tmp_path):
         predict(model, rows, strict=True, ray=True)
 
 
+@pytest.mark.parametrize(
+    ("training", "unlike", "like"),
+    [
+        (np.arange(1000), [12.345, -1.0], [0.0, 1100.0]),
+        (-np.linspace(1, 9, 1000), [3.0], [-5.5, 0.0]),
+        (np.linspace(-1, 9, 1000), [], [-1.5, 0.123]),
+    ],
+)
+def test_a_fraction_and_the_other_sign_are_unlike_numbers_that_have_none(training, unlike, like):
+    limits = NumberLimits.fit(training.astype(float), ratios=True)
+    assert limits.beyond(np.array([*unlike, *like, np.nan])).tolist() == [
+        *[True] * len(unlike),
+        *[False] * (len(like) + 1),
+    ]
+    assert not limits.certain(np.array([*unlike, *like]))
+    days = NumberLimits.fit(np.arange(18_000.0, 18_900), ratios=False)
+    assert days.beyond(np.array([18_010.4, 18_010.0])).tolist() == [True, False]
+
+
 def test_one_number_near_to_zero_is_unlike_training_only_where_all_of_that_has_one_sign():
     draw = np.random.default_rng(0)
     small, both = np.array([1e-9]), draw.normal(size=300)

@@ -19,6 +19,7 @@ from gauge.tabular.table.files import read_table_file
 PLAIN = np.linspace(1, 90, 60)
 EUROS = [f"{number + 1}.400,00 €" for number in range(30)]
 DAYS = [str(day)[:10] for day in pd.date_range("2019-01-01", "2021-12-01", periods=40)]
+WHOLE = [str(number) for number in range(20, 9000, 100)]
 LEVELS = [f"town {number}" for number in range(300) for _ in range(2)]
 
 
@@ -36,6 +37,15 @@ LEVELS = [f"town {number}" for number in range(300) for _ in range(2)]
         *((DAYS, cell) for cell in ("2021", "2021-05", 2021)),
         (["9:15", "12:30", "23:59"] * 9, "45:12"),
         ([f"{x / 10}k" for x in range(40)], "300"),
+        *(
+            (whole, cell)
+            for whole in (WHOLE, pd.Series(WHOLE), pd.Series(WHOLE, dtype=float))
+            for cell in ("1.234", "5.000")
+        ),
+        *((["50 min", "2 h"] * 20, cell) for cell in ("5M", "5 m")),
+        *((PLAIN, cell) for cell in (np.timedelta64(65), np.timedelta64(65, "ns"), (5, 6))),
+        *((["1,5", "2,25"] * 20, cell) for cell in ((5,), "1.234")),
+        *((DAYS, pd.Period(cell)) for cell in ("2021", "2021-05", "2021Q1")),
     ],
 )
 def test_what_may_mean_something_else_than_in_training_counts_as_missing_and_is_named(training, cell, caplog):
@@ -104,10 +114,12 @@ def test_merged_cells_and_sheets_that_never_end_are_refused(tmp_path):
     book.save(path := tmp_path / "sheet.xlsx")
     assert read_table_file(path).shape == (20, 2)
     fine = path.read_bytes()
-    book.active.merge_cells("B3:B6")
-    book.save(path)
-    with pytest.raises(ValueError, match="cells B3:B6 are merged, and only the first of them has the value; unmerge"):
-        read_table_file(path)
+    for cells in ("A5:B5", "B3:B6"):
+        book.active.merge_cells(cells)
+        book.save(path)
+        with pytest.raises(ValueError, match=f"cells {cells} are merged, and only the first of them has the value; un"):
+            read_table_file(path)
+        book.active.unmerge_cells(cells)
     book.create_chartsheet("without a chart")
     book.save(path)
     with pytest.raises(ValueError, match="it is damaged, or has a password .*; save it again"):
@@ -122,6 +134,26 @@ def test_merged_cells_and_sheets_that_never_end_are_refused(tmp_path):
                 forged.writestr(name, archive.read(name).replace(b"</sheetData>", rows + b"</sheetData>"))
         with pytest.raises(ValueError, match=problem):
             read_table_file(path)
+
+
+def test_columns_of_files_are_never_lost_in_silence(tmp_path, caplog):
+    import pyarrow as pa
+    from pyarrow.parquet import write_table
+
+    rows = pd.DataFrame({"id": [3, 1], "age": [41, 7], "x": [1.5, 2.5]})
+    for index in (["age"], ["id", "age"]):
+        rows.set_index(index).to_parquet(tmp_path / "t.parquet")
+        assert set(read_table_file(tmp_path / "t.parquet")) == set(rows)
+    rows[rows["x"] > 2].to_parquet(tmp_path / "t.parquet")
+    assert list(read_table_file(tmp_path / "t.parquet")) == list(rows)
+    write_table(pa.Table.from_arrays([pa.array([1])] * 2, names=["x", "x"]), tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match="column 'x' occurs twice; rename one of them"):
+        read_table_file(tmp_path / "t.parquet")
+    for name, age in (("1.csv", "age"), ("2.csv", "Age")):
+        rows.rename(columns={"age": age}).to_csv(tmp_path / name, index=False)
+    read_table_file(tmp_path / "*.csv")
+    assert "2.csv and " in caplog.text
+    assert "do not have the same columns: 'Age' is in one of them alone" in caplog.text
 
 
 def test_writers_of_one_file_leave_the_whole_file_of_one_of_them(tmp_path):

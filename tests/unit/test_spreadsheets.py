@@ -3,7 +3,9 @@
 import json
 import os
 import re
+from argparse import Namespace
 from collections import Counter
+from contextlib import ExitStack, suppress
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -13,12 +15,15 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from serving import serving
 
+from gauge import ExportedClassifier, GaugeClassifier, export
 from gauge.tabular.table.columns.number import Number
 from gauge.tabular.table.files import read_rows, read_table_file
 from gauge.tabular.table.guard import watched
 from gauge.tabular.table.numbers import Writing
 from gauge.tabular.table.schema import Schema
+from gauge_lab.recording import origin, write_record
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "few")
 EXAMPLES = int({"few": "60", "many": "20000"}.get(PROFILE, PROFILE))
@@ -149,10 +154,14 @@ COUNTS: Counter[tuple[str, str, str]] = Counter()
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, request):
     yield tmp_path_factory.mktemp("written")
     if path := os.environ.get("SPREADSHEETS"):  # how many cells of each kind were read, for a report
-        Path(path).write_text(json.dumps({" ".join(key): count for key, count in sorted(COUNTS.items())}, indent=1))
+        outcomes: dict[str, dict[str, int]] = {}
+        for (kind, locale, outcome), count in sorted(COUNTS.items()):
+            outcomes.setdefault(f"{kind}, {locale}", {})[outcome] = count
+        run = Namespace(examples=EXAMPLES, seed=request.config.getoption("--hypothesis-seed"))
+        write_record(Path(path), {"cells": sum(COUNTS.values()), "outcomes": outcomes, "origin": origin(run)})
 
 
 @RANDOM
@@ -196,6 +205,76 @@ def test_a_second_writing_reads_the_same_or_is_missing_or_unlike_with_a_word_or_
         COUNTS[kind, second, outcome] += int(count)
     assert silent == unclear, (kind, first, second, form, training["x"][silent[0]], texts[silent[0]])
     assert flags.all() or list(watch.sentences()), (kind, first, second, form, texts[~flags].tolist())
+
+
+class Doors:
+    """A model of one column of each kind in one locale; what the server and the exported file say of other writings."""
+
+    def __init__(self, folder: Path, locale: str, stack: ExitStack) -> None:
+        draw = np.random.default_rng(0)
+        self.values = {
+            "decimal": [Decimal(int(each)).scaleb(-2) for each in draw.integers(1, 10**6, 80)],
+            "whole": [Decimal(int(each)) for each in draw.integers(1, 10**5, 80)],
+            "date": [date(1990, 1, 1) + timedelta(int(each)) for each in draw.integers(0, 9000, 80)],
+            "category": [
+                ["Ward", "Straße", "CAFÉ", "no 7", "True", "3", "a, b"][each] for each in draw.integers(0, 7, 80)
+            ],
+            "duration": [timedelta(minutes=int(each)) for each in draw.integers(1, 600, 80)],
+        }
+        self.rows = pd.DataFrame({kind: [local(each, locale) for each in own] for kind, own in self.values.items()})
+        labels = np.where(draw.random(80) < 0.5, "a", "b")
+        kinds = {kind: "category" if kind == "category" else "number" for kind in KINDS}
+        model = GaugeClassifier(experts=["linear"], columns=kinds, trust=False, random_state=0, verbose=False)
+        self.expected = model.fit(self.rows, labels).predict_proba(self.rows)
+        self.columns = {column.name: column for column in model.fitted_.columns}
+        export(model, folder / f"{locale}.onnx")
+        self.file = ExportedClassifier(folder / f"{locale}.onnx")
+        self.client = stack.enter_context(serving(folder / f"{locale}.onnx"))
+
+    def over_http(self, frame: pd.DataFrame, kind: str) -> tuple[np.ndarray, set[int]] | None:
+        """The probabilities of rows and which have a note on this column; None if they are refused."""
+        status, answer = self.client.predict(*json.loads(frame.to_json(orient="records", force_ascii=False)))
+        if status != 200:
+            assert status == 422, answer
+            return None
+        probabilities = [list(row["probabilities"].values()) for row in answer["predictions"]]
+        noted = {row for row, each in enumerate(answer["predictions"]) if kind in str(each["notes"])}
+        return np.array(probabilities), noted
+
+    def of_file(self, frame: pd.DataFrame, kind: str) -> tuple[np.ndarray, set[int]]:
+        with watched(quiet=True) as watch:
+            probabilities = self.file.predict_proba(frame)
+        return probabilities, {row for (name, _), seen in watch.seen.items() if name == kind for row in seen.rows}
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory):
+    with ExitStack() as stack:
+        yield {name: Doors(tmp_path_factory.mktemp("doors"), name, stack) for name in ("plain", "US", "German")}
+
+
+@pytest.mark.filterwarnings("ignore:Do not use the .random. module inside strategies")  # the servers' threads do
+@RANDOM
+@given(st.sampled_from(["plain", "US", "German"]), st.sampled_from(sorted(KINDS)), st.data())
+def test_the_server_and_the_exported_file_never_answer_otherwise_in_silence(doors, folder, first, kind, data):
+    own, second = doors[first], data.draw(st.sampled_from(sorted({*LOCALES, "Indian"})))
+    rows = data.draw(st.lists(st.integers(0, 79), min_size=1, max_size=5, unique=True))
+    door, form = data.draw(st.sampled_from(["HTTP", "file"])), data.draw(st.sampled_from(TYPES))
+    frame = own.rows.iloc[rows].reset_index(drop=True)
+    answer = None
+    with suppress(ValueError):  # refused
+        frame[kind] = delivered([own.values[kind][row] for row in rows], second, form, folder)["x"].tolist()
+        answer = (own.over_http if door == "HTTP" else own.of_file)(frame, kind)
+    if answer is None:
+        COUNTS[f"{door} {kind}", second, "refused"] += len(rows)
+        return
+    other = ~np.isclose(answer[0], own.expected[rows], atol=2e-6).all(1)
+    for row in range(len(rows)):
+        text = str(frame[kind][row])
+        unclear = other[row] and row not in answer[1] and kind != "category" and own_writing(text, own.columns[kind])
+        outcome = "noted" if row in answer[1] else "as training writes another" if unclear else "same"
+        COUNTS[f"{door} {kind}", second, outcome] += 1
+        assert outcome != "same" or not other[row], (door, first, second, form, own.rows[kind][rows[row]], text)
 
 
 def own_meaning(column, texts: pd.Series, values: list) -> bool:
@@ -281,7 +360,7 @@ def test_dates_with_times_are_read_in_the_order_of_their_dates(form, times):
     column = Number.from_column(moments.dt.strftime(f"{form} {times}"))
     assert column.writing.date == form
     expected = (moments - pd.Timestamp(0)) / pd.Timedelta(days=1)
-    for written in (moments.dt.strftime(f"{form} {times}"), moments.astype(str), moments):
+    for written in (moments.dt.strftime(f"{form} {times}"), moments.astype(str), moments, moments.astype(object)):
         assert np.allclose(column.writing.read(written), expected, atol=1e-6)
     assert column.writing.read(moments.dt.strftime(form)).tolist() == np.floor(expected).tolist()
     wrong = ["2020-01-14 now", "14.01.2020 25:10", "01/14/2020 13:05 pm"]
