@@ -216,6 +216,12 @@ HOSTILE = {
 }
 
 
+def test_only_the_first_ten_problems_are_listed(client):
+    status, answer = client.predict(*[{"age": "old", "notes": 4}] * 20)
+    wheres = [f"rows.{row}.{name}" for row in range(5) for name in ("age", "notes")]
+    assert (status, [each["where"] for each in answer["detail"]]) == (422, wheres)
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_body_gets_an_answer_and_the_server_goes_on(client, name):
     body, headers, expected = HOSTILE[name]
@@ -405,6 +411,8 @@ def test_what_is_not_http_is_refused_counted_and_never_the_answer_to_another_req
     for name, rest in NOT_HTTP.items():
         with connected(client, 1, HALF_HEADER + rest) as (connection,):
             assert everything(connection).startswith(b"HTTP/1.1 400 Bad Request"), name
+    with connected(client, 1, HALF_HEADER + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n") as (connection,):
+        assert everything(connection).startswith(b"HTTP/1.1 415")
     with connected(client, 1, whole(ROW) + b"\x16\x03 nonsense\r\n\r\n") as (connection,):
         assert b"400" not in everything(connection)
     assert refused_connections(client, "not HTTP") == before + len(NOT_HTTP) + 1
@@ -423,6 +431,37 @@ def test_a_request_names_one_host_and_that_of_a_server_with_a_page_is_its_own(fi
     request = b"GET /health HTTP/1.1\r\n" + hosts + b"Connection: close\r\n\r\n"
     with serving(fitted[0] / "model", ui=ui) as client, connected(client, 1, request) as (connection,):
         assert everything(connection).startswith(b"HTTP/1.1 " + status)
+
+
+def test_600_clients_at_once_are_all_answered(fitted):
+    with serving(fitted[0] / "model") as client, connected(client, 600, whole(ROW)) as sockets:
+        assert all(each.recv(65_536).startswith(b"HTTP/1.1 200 OK\r\n") for each in sockets)
+
+
+def test_a_body_that_never_ends_is_cut_off_and_a_client_that_leaves_is_no_error(client, caplog):
+    chunked = HALF_HEADER + b"Transfer-Encoding: chunked\r\n\r\n"
+    with connected(client, 1, chunked) as (connection,), suppress(OSError):  # the server closes it
+        for _ in range(1000):
+            connection.sendall(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+        pytest.fail("the server has read 65 MB")
+    with connected(client, 2, HALF_HEADER + b'Content-Length: 1000\r\n\r\n{"rows": ['):
+        pass
+    assert client.predict(ROW)[0] == 200
+    assert 'path="/predict",status="500"' not in client("GET", "/metrics")[1]
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("step", [1, 10_000])
+def test_a_request_that_offers_another_protocol_is_answered_and_so_is_the_next_one(fitted, step):
+    upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n"
+    sent = whole(ROW).replace(b"Content-Length", upgrade + b"Content-Length") + whole(ROW)
+    with serving(fitted[0] / "model", limits=Limits(idle_seconds=0.5)) as client:
+        with connected(client, 1, b"") as (connection,):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for start in range(0, len(sent), step):
+                connection.sendall(sent[start : start + step])
+            received = everything(connection)
+        assert received.count(b"HTTP/1.1 200 OK") == received.count(b"probabilities") == 2
 
 
 def test_requests_sent_at_once_over_one_connection_are_answered_in_turn_until_it_is_idle(fitted):

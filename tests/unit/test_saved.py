@@ -5,6 +5,7 @@ import random
 import runpy
 import shutil
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,16 @@ def test_a_file_of_terabytes_that_takes_no_place_is_not_read(name, forged):
         file.truncate(2**42)
     with pytest.raises(ValueError, match=f"{name} has 4,398,046,511,104 bytes, the limit is .*; fit"):
         GaugeClassifier.load(folder)
+
+
+def test_a_lengthened_file_is_refused_before_it_is_read(forged):
+    folder = forged()
+    with (folder / "model.safetensors").open("r+b") as file:
+        file.truncate(2**33)  # sparse
+    started = time.process_time()
+    with pytest.raises(ValueError, match=f"it has {2**33:,} bytes and had .*; save the classifier again"):
+        GaugeClassifier.load(folder)
+    assert time.process_time() - started < 1, "the checksum of 8 GB takes longer"
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file that is there and cannot be read")

@@ -233,7 +233,8 @@ class Doors:
 
     def over_http(self, frame: pd.DataFrame, kind: str) -> tuple[np.ndarray, set[int]] | None:
         """The probabilities of rows and which have a note on this column; None if they are refused."""
-        status, answer = self.client.predict(*json.loads(frame.to_json(orient="records", force_ascii=False)))
+        cells = frame.astype(object).map(lambda cell: cell if isinstance(cell, str | float | int) else str(cell))
+        status, answer = self.client.predict(*cells.to_dict("records"))
         if status != 200:
             assert status == 422, answer
             return None
