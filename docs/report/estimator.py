@@ -113,7 +113,7 @@ def texts() -> str:
     scores = records.pivot_table(
         index=["table", "missing", "seed"], columns="model", values=["auc", "log_loss", "cpu_seconds"]
     )
-    models = [model for model in scores["auc"].mean().sort_values(ascending=False).index if model != "gauge"]
+    models = sorted(set(records["model"]) - {"gauge"}, key=lambda model: -scores["auc"][model].mean())
     lines = [f"| {records['table'].nunique()} tables | AUC, % | log loss | CPU s |", "|---" * 4 + "|"]
     for model in models:
         auc, loss, cost = (scores[key][model].mean() for key in ("auc", "log_loss", "cpu_seconds"))

@@ -253,7 +253,8 @@ def pytabkit() -> str:
     records = pd.DataFrame(json.loads((STUDIES / "pytabkit.json").read_text(encoding="utf-8")))
     records = records.assign(**{metric: [plain[metric] for plain in records["plain"]] for metric in HIGHER})
     blocks = []
-    for rate, part in records.groupby("missing"):
+    for rate in sorted(set(records["missing"])):
+        part = records[records["missing"] == rate]
         have = part.groupby("table")["model"].nunique() == part["model"].nunique()
         part = part[part["table"].isin(have.index[have])]
         tables = ", ".join(sorted(set(part["table"])))
