@@ -137,9 +137,8 @@ class Dataset:
 
         Examples
         --------
-        >>> data = Dataset("train", {"scan": torch.rand(4, 3)}, torch.tensor([0, 1, 0, -1]))
-        >>> data.take([2, 0]).labels.tolist(), len(data.take(data.labelled.nonzero()[:, 0]))
-        ([0, 0], 3)
+        >>> data.take([2, 0]).labels.tolist()
+        [0, 0]
         """
         rows = torch.as_tensor(rows, device=self.device)
         inputs = {name: self._at(values, rows) for name, values in self.inputs.items()}
@@ -176,9 +175,8 @@ class Dataset:
 
         Examples
         --------
-        >>> data = Dataset("train", {"scan": torch.rand(4, 3)}, torch.tensor([0, 1, 0, -1]))
-        >>> data.batch(torch.tensor([1, 3])).labels.tolist()
-        [1, -1]
+        >>> data.batch(torch.tensor([1, 3]), keep={"photo": torch.ones(2, dtype=torch.bool)}).labels.tolist()
+        [0, 0]
         """
         key = index if key is None else key
         known = {name: self._at(flags, index) for name, flags in self.observed.items()}

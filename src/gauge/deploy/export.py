@@ -75,12 +75,10 @@ def export(
 
     Examples
     --------
-    >>> import tempfile
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True, as_frame=True)
     >>> model = GaugeClassifier(experts="linear", random_state=0, verbose=False).fit(X, y)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     exported = export(model, f"{folder}/model.onnx")
+    >>> exported = export(model, "model.onnx")
     >>> exported.inputs["inputs.table"], exported.outputs
     ((4,), ('probabilities',))
     """

@@ -93,9 +93,9 @@ class GaugePlusClassifier:
     --------
     >>> from gauge.data import gather
     >>> data = gather({"scan": torch.rand(40, 3), "blood": torch.rand(40, 5)}, torch.arange(40) % 2)
-    >>> encoders = {"scan": "mlp", "blood": nn.Linear(5, 8)}
-    >>> model = GaugePlusClassifier(encoders, ["ill", "well"], settings=TrainSettings(epochs=1), verbose=False)
-    >>> model.fit(data).predict_proba(data).shape
+    >>> encoders, settings = {"scan": "mlp", "blood": nn.Linear(5, 8)}, TrainSettings(epochs=1)
+    >>> model = GaugePlusClassifier(encoders, ["ill", "well"], settings=settings, verbose=False).fit(data)
+    >>> model.predict_proba(data).shape
     (40, 2)
     """
 
@@ -161,13 +161,9 @@ class GaugePlusClassifier:
 
         Examples
         --------
-        >>> from gauge.data import gather
-        >>> data = gather({"scan": torch.rand(40, 3), "blood": torch.rand(40, 5)}, torch.arange(40) % 2)
-        >>> model = GaugePlusClassifier(
-        ...     {"scan": "mlp", "blood": "columns"}, ["ill", "well"], settings=TrainSettings(epochs=2), verbose=False
-        ... )
-        >>> len(model.fit(data.take(range(30)), data.take(range(30, 40))).history_)
-        2
+        >>> train, val = data.take(range(30)), data.take(range(30, 40))
+        >>> len(GaugePlusClassifier(encoders, ["ill", "well"], settings=settings, verbose=False).fit(train, val).history_)
+        1
         """
         for data in (train, val or train):
             self._check_samples(data, labelled=True)
@@ -204,7 +200,7 @@ class GaugePlusClassifier:
         return self
 
     def predict_proba(self, data: Dataset) -> np.ndarray:
-        """Return the probabilities of the classes for every sample, [samples, classes].
+        """Return the probabilities of the classes for every sample.
 
         Parameters
         ----------
@@ -214,14 +210,10 @@ class GaugePlusClassifier:
         Returns
         -------
         ndarray of shape [samples, classes]
-            In the order of `classes_`.
+            A column for each class, in the order of `classes_`; its rows sum to 1.
 
         Examples
         --------
-        >>> from gauge.data import gather
-        >>> data = gather({"scan": torch.rand(40, 3), "blood": torch.rand(40, 5)}, torch.arange(40) % 2)
-        >>> encoders, settings = {"scan": "mlp", "blood": "columns"}, TrainSettings(epochs=1)
-        >>> model = GaugePlusClassifier(encoders, ["ill", "well"], settings=settings, verbose=False).fit(data)
         >>> model.predict_proba(gather({"scan": torch.rand(3, 3)})).shape
         (3, 2)
         """
@@ -242,10 +234,6 @@ class GaugePlusClassifier:
 
         Examples
         --------
-        >>> from gauge.data import gather
-        >>> data = gather({"scan": torch.rand(40, 3), "blood": torch.rand(40, 5)}, torch.arange(40) % 2)
-        >>> encoders, settings = {"scan": "mlp", "blood": "columns"}, TrainSettings(epochs=1)
-        >>> model = GaugePlusClassifier(encoders, ["ill", "well"], settings=settings, verbose=False).fit(data)
         >>> set(model.predict(data)) <= {"ill", "well"}
         True
         """
@@ -269,10 +257,6 @@ class GaugePlusClassifier:
 
         Examples
         --------
-        >>> from gauge.data import gather
-        >>> data = gather({"scan": torch.rand(40, 3), "blood": torch.rand(40, 5)}, torch.arange(40) % 2)
-        >>> encoders, settings = {"scan": "mlp", "blood": "columns"}, TrainSettings(epochs=1)
-        >>> model = GaugePlusClassifier(encoders, ["ill", "well"], settings=settings, verbose=False).fit(data)
         >>> model.evaluate(data).index.tolist()
         ['complete', 'missing=scan', 'missing=blood']
         """
@@ -307,10 +291,6 @@ class GaugePlusClassifier:
 
         Examples
         --------
-        >>> from gauge.data import gather
-        >>> data = gather({"scan": torch.rand(40, 3), "blood": torch.rand(40, 5)}, torch.arange(40) % 2)
-        >>> encoders, settings = {"scan": "mlp", "blood": "columns"}, TrainSettings(epochs=1)
-        >>> model = GaugePlusClassifier(encoders, ["ill", "well"], settings=settings, verbose=False).fit(data)
         >>> model.explain(data.take([0])).to_frame()["column"].unique().tolist()
         ['scan', 'blood']
         """
@@ -328,13 +308,7 @@ class GaugePlusClassifier:
 
         Examples
         --------
-        >>> from gauge.data import gather
-        >>> data = gather({"scan": torch.rand(40, 3), "blood": torch.rand(40, 5)}, torch.arange(40) % 2)
-        >>> encoders, settings = {"scan": "mlp", "blood": "columns"}, TrainSettings(epochs=1)
-        >>> model = GaugePlusClassifier(encoders, ["ill", "well"], settings=settings, verbose=False).fit(data)
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     model.save(f"{folder}/clinic.safetensors")
+        >>> model.save("clinic.safetensors")
         """
         tensors = {f"model.{name}": values for name, values in self.module_.state_dict().items()}
         checkpoint.save(Path(path), tensors | {"check": self._check()}, self.description.model_dump(mode="json"))
@@ -361,14 +335,8 @@ class GaugePlusClassifier:
 
         Examples
         --------
-        >>> import tempfile
-        >>> from gauge.data import gather
-        >>> data = gather({"scan": torch.rand(40, 3), "blood": torch.rand(40, 5)}, torch.arange(40) % 2)
-        >>> encoders, settings = {"scan": nn.Linear(3, 8), "blood": "columns"}, TrainSettings(epochs=1)
-        >>> model = GaugePlusClassifier(encoders, ["ill", "well"], settings=settings, verbose=False).fit(data)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     model.save(f"{folder}/clinic.safetensors")
-        ...     same = GaugePlusClassifier.load(f"{folder}/clinic.safetensors", {"scan": nn.Linear(3, 8)})
+        >>> model.save("clinic.safetensors")
+        >>> same = GaugePlusClassifier.load("clinic.safetensors", {"blood": nn.Linear(5, 8)})
         >>> bool((same.predict(data) == model.predict(data)).all())
         True
         """

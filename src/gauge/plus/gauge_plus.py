@@ -140,10 +140,6 @@ class GaugePlus(Prepared):
 
         Examples
         --------
-        >>> from gauge.encoders.mlp import Mlp
-        >>> encoder = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
-        >>> model = GaugePlus(encoder, Network(lambda sequence, attn_bias=None: sequence, dim=8, num_classes=3))
-        >>> train = Dataset("train", {"scan": torch.rand(9, 3), "blood": torch.rand(9, 5)}, torch.arange(9) % 3)
         >>> list(model.loss(train.batch(torch.arange(9))))
         ['task', 'heads']
         """

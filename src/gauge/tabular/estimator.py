@@ -187,8 +187,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     Examples
     --------
     >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "sex": ["f", None, "m", "m"] * 20})
-    >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False)
-    >>> model.fit(table, ["well", "ill", "well", "ill"] * 20).predict(table[:2]).tolist()
+    >>> labels = ["well", "ill", "well", "ill"] * 20
+    >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table, labels)
+    >>> model.predict(table[:2]).tolist()
     ['well', 'ill']
     >>> model.predict_proba(table[:2]).shape
     (2, 2)
@@ -198,7 +199,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     ['age', 'sex']
     >>> model.advise(table[1:2])["column"].tolist()
     ['sex']
-    >>> model.evaluate(table, ["well", "ill", "well", "ill"] * 20)["accuracy"]
+    >>> model.evaluate(table, labels)["accuracy"]
     1.0
     """
 
@@ -326,10 +327,10 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         Examples
         --------
-        >>> table = pd.DataFrame({"patient": range(80), "age": [20.0, 70, None, 65] * 20, "ill": [0, 1, 0, 1] * 20})
-        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table, "ill", groups="patient")
-        >>> model.feature_names_in_.tolist(), model.experts_
-        (['patient', 'age'], ['trees', 'linear'])
+        >>> visits = table.assign(patient=range(80), label=labels)
+        >>> grouped = GaugeClassifier(preset="fast", verbose=False).fit(visits, "label", groups="patient")
+        >>> grouped.feature_names_in_.tolist(), grouped.experts_
+        (['age', 'sex', 'patient'], ['trees', 'linear'])
         """
         started = clock.monotonic()
         options = self.get_params(deep=False)
@@ -366,8 +367,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         Examples
         --------
-        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "sex": ["f", None, "m", "m"] * 20})
-        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table, [0, 1, 0, 1] * 20)
         >>> model.predict_proba(pd.DataFrame({"age": [None], "sex": [None]})).tolist()
         [[0.5, 0.5]]
         """
@@ -395,10 +394,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         Examples
         --------
-        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "sex": ["f", None, "m", "m"] * 20})
-        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table, [0, 1, 0, 1] * 20)
         >>> model.predict(pd.DataFrame({"age": [70.0], "sex": ["m"]})).tolist()
-        [1]
+        ['ill']
         """
         return self.decide(self.predict_proba(X))
 
@@ -424,11 +421,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         Examples
         --------
-        >>> from sklearn.datasets import load_iris
-        >>> X, y = load_iris(return_X_y=True, as_frame=True)
-        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(X, y)
-        >>> model.predict_set(X[:2], coverage=0.95).tolist()
-        [[True, False, False], [True, False, False]]
+        >>> model.predict_set(table[:2], coverage=0.95).tolist()
+        [[False, True], [True, False]]
         """
         with self._ready(X) as (fitted, X):
             return fitted.predict_set(X, coverage, by_class=by_class)
@@ -475,8 +469,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         Examples
         --------
-        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "sex": ["f", None, "m", "m"] * 20})
-        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table, [0, 1, 0, 1] * 20)
         >>> model.explain(table[1:2]).to_frame()[["column", "state"]].values.tolist()
         [['age', 'observed'], ['sex', 'missing']]
         """
@@ -504,11 +496,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         Examples
         --------
-        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "sex": ["f", None, "m", "m"] * 20})
-        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table, [0, 1, 0, 1] * 20)
-        >>> careful, unknown = model.with_threshold(0.3, positive=1), pd.DataFrame({"age": [None], "sex": [None]})
+        >>> careful, unknown = model.with_threshold(0.3, positive="well"), pd.DataFrame({"age": [None], "sex": [None]})
         >>> careful.predict(unknown).tolist(), model.predict(unknown).tolist()
-        ([1], [0])
+        (['well'], ['ill'])
         """
         check_is_fitted(self, "fitted_")
         model = copy(self)
@@ -533,10 +523,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         Examples
         --------
-        >>> from sklearn.datasets import load_iris
-        >>> X, y = load_iris(return_X_y=True, as_frame=True)
-        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(X, y)
-        >>> model.importance(X, y).columns.tolist()
+        >>> model.importance(table, labels).columns.tolist()
         ['column', 'importance', 'low', 'high']
         """
         with self._ready(X) as (fitted, X):
@@ -565,8 +552,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         Examples
         --------
-        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "sex": ["f", None, "m", "m"] * 20})
-        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table, [0, 1, 0, 1] * 20)
         >>> model.advise(table[1:3], costs={"sex": 2})[["row", "column", "cost"]].values.tolist()
         [[1, 'sex', 2.0], [2, 'age', 1.0]]
         """
@@ -607,12 +592,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         Examples
         --------
-        >>> from sklearn.datasets import load_iris
-        >>> X, y = load_iris(return_X_y=True, as_frame=True)
-        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(X, y)
-        >>> report = model.evaluate(X, y, protocol="gamma=0.3")
-        >>> list(report)
-        ['accuracy', 'log_loss', 'auc', 'calibration_error']
+        >>> list(model.evaluate(table, labels, protocol="gamma=0.3"))
+        ['accuracy', 'log_loss', 'auc', 'calibration_error', 'average_precision']
         """
         with self._ready(X) as (fitted, X):
             if isinstance(other := choices.get("against"), GaugeClassifier):
@@ -634,11 +615,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         Examples
         --------
-        >>> from sklearn.datasets import load_iris
-        >>> X, y = load_iris(return_X_y=True, as_frame=True)
-        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(X, y)
-        >>> model.drift(X + [3, 0, 0, 0]).moved
-        ['sepal length (cm)']
+        >>> model.drift(table.assign(age=table["age"] + 100)).moved
+        ['age']
         """
         with self._ready(X) as (fitted, X):
             return fitted.drift(X)
@@ -666,11 +644,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         Examples
         --------
-        >>> from sklearn.datasets import load_iris
-        >>> X, y = load_iris(return_X_y=True, as_frame=True)
-        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(X, y)
-        >>> model.audit(X)["column"].tolist()[:2]
-        ['all columns', 'sepal length (cm)']
+        >>> model.audit(table)["column"].tolist()
+        ['all columns', 'age', 'sex']
         """
         with self._ready(X) as (fitted, X):
             return fitted.audit(X, seed=seed)
@@ -698,12 +673,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         Examples
         --------
-        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "sex": ["f", None, "m", "m"] * 20})
-        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table, [0, 1, 0, 1] * 20)
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     model.save(folder)
-        ...     sorted(file.name for file in Path(folder).iterdir())
+        >>> model.save("model")
+        >>> sorted(file.name for file in Path("model").iterdir())
         ['README.md', 'metrics.jsonl', 'model.json', 'model.safetensors']
         """
         check_is_fitted(self, "fitted_")
@@ -729,13 +700,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         Examples
         --------
-        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "sex": ["f", None, "m", "m"] * 20})
-        >>> model = GaugeClassifier(preset="fast", random_state=0, verbose=False).fit(table, [0, 1, 0, 1] * 20)
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     model.save(folder)
-        ...     same = GaugeClassifier.load(folder)
-        >>> bool((same.predict(table) == model.predict(table)).all())
+        >>> model.save("model")
+        >>> bool((GaugeClassifier.load("model").predict(table) == model.predict(table)).all())
         True
         """
         fitted = Fitted.load(Path(folder), device=device)

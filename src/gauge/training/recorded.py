@@ -99,7 +99,8 @@ class Recorded:
     >>> from gauge.encoders.columns import Columns
     >>> encoder = UnitEncoder({"table": Columns((5,), 8)}, dim=8)
     >>> fast = Recorded(Gauge(encoder, Network(Transformer(8, heads=2, depth=1), dim=8, num_classes=3)))
-    >>> fast.predict(Batch({"table": torch.rand(2, 5)}, {"table": torch.ones(2, 5, dtype=torch.bool)})).logits.shape
+    >>> batch = Batch({"table": torch.rand(2, 5)}, {"table": torch.ones(2, 5, dtype=torch.bool)})
+    >>> fast.predict(batch).logits.shape
     torch.Size([2, 3])
     """
 
@@ -134,11 +135,7 @@ class Recorded:
 
         Examples
         --------
-        >>> from gauge import Gauge, Network, Transformer, UnitEncoder
-        >>> from gauge.encoders.columns import Columns
-        >>> encoder = UnitEncoder({"table": Columns((5,), 8)}, dim=8)
-        >>> fast = Recorded(Gauge(encoder, Network(Transformer(8, heads=2, depth=1), dim=8, num_classes=3)))
-        >>> fast.predict(Batch({"table": torch.rand(2, 5)}, {"table": torch.ones(2, 5, dtype=torch.bool)})).gates.shape
+        >>> fast.predict(batch).gates.shape
         torch.Size([2, 5])
         """
         if not (self.compile or batch.index.is_cuda) or not len(batch):

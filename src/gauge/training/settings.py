@@ -46,13 +46,14 @@ class Settings(BaseModel):
             raise ValueError(f"{where}: {error}") from error
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: str | Path) -> Self:
         """Return the settings in a YAML file.
 
         Parameters
         ----------
         path
-            Of the file.
+            Of a file that `save` wrote, or one written by hand: settings that it does not name have their defaults, and
+            unknown names are errors.
 
         Returns
         -------
@@ -61,29 +62,23 @@ class Settings(BaseModel):
 
         Examples
         --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     TrainSettings(epochs=3).save(Path(folder) / "settings.yaml")
-        ...     TrainSettings.load(Path(folder) / "settings.yaml").epochs
+        >>> TrainSettings(epochs=3).save("settings.yaml")
+        >>> TrainSettings.load("settings.yaml").epochs
         3
         """
-        return cls.parse(read_yaml(path), str(path))
+        return cls.parse(read_yaml(Path(path)), str(path))
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the settings to a YAML file.
 
         Parameters
         ----------
         path
-            Of the file.
+            Of the file; one that exists is overwritten.
 
         Examples
         --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     TrainSettings(epochs=3).save(Path(folder) / "settings.yaml")
-        ...     TrainSettings.load(Path(folder) / "settings.yaml").epochs
-        3
+        >>> TrainSettings(epochs=3).save("settings.yaml")
         """
         write_text(Path(path), yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
 

@@ -38,6 +38,11 @@ class TokenExplanation:
         The names of the classes.
     facts
         What a page says about the model.
+
+    Examples
+    --------
+    >>> one = torch.ones(1, 2)
+    >>> explanation = TokenExplanation(torch.ones(1, 3), Evidence(one, torch.ones(1, 3)), one, one > 0, one, one)
     """
 
     logits: Float[Tensor, "b k"]
@@ -65,8 +70,6 @@ class TokenExplanation:
 
         Examples
         --------
-        >>> one = torch.ones(1, 2)
-        >>> explanation = TokenExplanation(torch.ones(1, 3), Evidence(one, torch.ones(1, 3)), one, one > 0, one, one)
         >>> explanation.to_frame([["a", "word"]])["name"].tolist()
         ['a', 'word']
         """
@@ -110,11 +113,7 @@ class TokenExplanation:
 
         Examples
         --------
-        >>> import tempfile
-        >>> one = torch.ones(1, 2)
-        >>> explanation = TokenExplanation(torch.ones(1, 3), Evidence(one, torch.ones(1, 3)), one, one > 0, one, one)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     explanation.to_html(f"{folder}/evidence.html", names=[["a", "word"]])
+        >>> explanation.to_html("evidence.html", names=[["a", "word"]])
         """
         from gauge.reports.evidence import EvidencePage, render
 

@@ -111,9 +111,9 @@ class Wrapped(nn.Module):
     Examples
     --------
     >>> from transformers import BertConfig, BertForSequenceClassification
-    >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    >>> model = wrap(BertForSequenceClassification(BertConfig(vocab_size=9, num_labels=3, **sizes)).eval())
-    >>> model(input_ids=torch.tensor([[1, 5, 3, 7]])).logits.shape, model.applies_gates
+    >>> model = wrap(BertForSequenceClassification(BertConfig(hidden_size=12, num_hidden_layers=1, num_labels=3)).eval())
+    >>> words = torch.tensor([[1, 5, 3, 7]])
+    >>> model(input_ids=words).logits.shape, model.applies_gates
     (torch.Size([1, 3]), False)
     """
 
@@ -167,10 +167,7 @@ class Wrapped(nn.Module):
 
         Examples
         --------
-        >>> from transformers import BertConfig, BertForSequenceClassification
-        >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-        >>> model = wrap(BertForSequenceClassification(BertConfig(vocab_size=9, num_labels=3, **sizes)).eval())
-        >>> model.predict(input_ids=torch.tensor([[1, 5, 3, 7]])).gates
+        >>> model.predict(input_ids=words).gates
         tensor([[1., 1., 1.]])
         """
         classifier = self.read(*args, **inputs)
@@ -196,10 +193,7 @@ class Wrapped(nn.Module):
 
         Examples
         --------
-        >>> from transformers import BertConfig, BertForSequenceClassification
-        >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-        >>> model = wrap(BertForSequenceClassification(BertConfig(vocab_size=9, num_labels=3, **sizes)).eval())
-        >>> model.explain(input_ids=torch.tensor([[1, 5, 3, 7]]), exact=True).effects.shape
+        >>> model.explain(input_ids=words, exact=True).effects.shape
         torch.Size([1, 3])
         """
         classifier = self.read(*args, **inputs)
@@ -239,7 +233,8 @@ class Wrapped(nn.Module):
         Parameters
         ----------
         *args, **inputs
-            The inputs of the model.
+            The inputs of the model. The first batch, and one that is longer than all before, shows whether the model can be
+            gated.
 
         Returns
         -------
@@ -248,10 +243,7 @@ class Wrapped(nn.Module):
 
         Examples
         --------
-        >>> from transformers import BertConfig, BertForSequenceClassification
-        >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-        >>> model = wrap(BertForSequenceClassification(BertConfig(vocab_size=9, num_labels=3, **sizes)).eval())
-        >>> classifier = model.read(input_ids=torch.tensor([[1, 5, 3, 7]]))
+        >>> classifier = model.read(input_ids=words)
         >>> taylor_evidence(classifier, classifier.tokens).scores.shape
         torch.Size([1, 3])
         """

@@ -49,7 +49,8 @@ class SelfSupervised(Pretrainer):
     >>> encoder = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
     >>> pretrainer = SelfSupervised(encoder, Network(lambda sequence, attn_bias=None: sequence, dim=8, num_classes=3))
     >>> flags = {name: torch.ones(4, dtype=torch.bool) for name in ("scan", "blood")}
-    >>> list(pretrainer.loss(Batch({"scan": torch.rand(4, 3), "blood": torch.rand(4, 5)}, flags)))
+    >>> batch = Batch({"scan": torch.rand(4, 3), "blood": torch.rand(4, 5)}, flags)
+    >>> list(pretrainer.loss(batch))
     ['masked', 'contrast', 'matching']
     """
 
@@ -91,11 +92,7 @@ class SelfSupervised(Pretrainer):
 
         Examples
         --------
-        >>> from gauge.encoders.mlp import Mlp
-        >>> encoder = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
-        >>> network = Network(lambda sequence, attn_bias=None: sequence, dim=8, num_classes=3)
-        >>> SelfSupervised(encoder, network).release() == (encoder, network)
-        True
+        >>> encoder, network = pretrainer.release()
         """
         self.network.head.requires_grad_(True)
         return self.encoder, self.network
@@ -116,11 +113,8 @@ class SelfSupervised(Pretrainer):
 
         Examples
         --------
-        >>> from gauge.encoders.columns import Columns
-        >>> network = Network(lambda sequence, attn_bias=None: sequence, dim=8, num_classes=3)
-        >>> pretrainer = SelfSupervised(UnitEncoder({"blood": Columns((5,), 8)}, dim=8), network)
-        >>> list(pretrainer.loss(Batch({"blood": torch.rand(4, 5)}, {"blood": torch.ones(4, dtype=torch.bool)})))
-        ['masked']
+        >>> list(pretrainer.loss(batch))
+        ['masked', 'contrast', 'matching']
         """
         hidden_cells = self._hidden_cells(batch)
         left = {name: self._flags(batch, name) & ~hidden for name, hidden in hidden_cells.items()}

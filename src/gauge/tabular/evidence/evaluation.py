@@ -81,9 +81,11 @@ class Evaluation(Mapping[str, float]):
 
     Examples
     --------
-    >>> scores = pd.DataFrame({"model": ["classifier"], "metric": ["auc"], "value": [0.9], "low": [0.8], "high": [1.0]})
-    >>> dict(Evaluation(scores, confusion=pd.DataFrame(), rows=20))
-    {'auc': 0.9}
+    >>> from gauge import GaugeClassifier
+    >>> table = pd.DataFrame({"age": [20.0, 70, 30, 65] * 20, "ill": [0, 1, 0, 1] * 20})
+    >>> evaluation = GaugeClassifier(experts="linear", random_state=0, verbose=False).fit(table, "ill").evaluate(table)
+    >>> evaluation["accuracy"], evaluation.confusion.values.tolist()
+    (1.0, [[40, 0], [0, 40]])
     """
 
     scores: pd.DataFrame
@@ -143,16 +145,11 @@ class Evaluation(Mapping[str, float]):
         Parameters
         ----------
         path
-            Of the page.
+            Of the page, an HTML file.
 
         Examples
         --------
-        >>> import tempfile
-        >>> from gauge import GaugeClassifier
-        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "ill": [0, 1, 0, 1] * 20})
-        >>> model = GaugeClassifier(experts="linear", random_state=0, verbose=False).fit(table, "ill")
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     model.evaluate(table).to_html(f"{folder}/report.html")
+        >>> evaluation.to_html("report.html")
         """
         assert self.predictions is not None
         rows, tables = self.predictions, self._tables()

@@ -37,8 +37,9 @@ class Explanation:
     Examples
     --------
     >>> from gauge.reports.evidence import Unit
-    >>> unit = Unit("age", "number", "age", "31", "observed", used=0.2)
-    >>> Explanation((RowEvidence("Row 0", ("ill", 0.9), (unit,), effects={"age": 0.2}),))
+    >>> unit = Unit("age", "number", "age", "31", "observed", used=0.2, trusted=0.97)
+    >>> explanation = Explanation((RowEvidence("Row 0", ("ill", 0.9), (unit,), effects={"age": 0.2}),))
+    >>> explanation
     Explanation of 1 rows; to_frame(), to_html(path), plot(), [row]
       Row 0: ill (90 %); age +20
     """
@@ -74,9 +75,6 @@ class Explanation:
 
         Examples
         --------
-        >>> from gauge.reports.evidence import Unit
-        >>> unit = Unit("age", "number", "age", "31", "observed", used=0.2, trusted=0.97)
-        >>> explanation = Explanation((RowEvidence("Row 0", ("ill", 0.9), (unit,), effects={"age": 0.2}),))
         >>> explanation.to_frame()[["column", "value", "used", "fit"]].values.tolist()
         [['age', '31', 0.2, 'fits']]
         """
@@ -114,12 +112,7 @@ class Explanation:
 
         Examples
         --------
-        >>> from gauge.reports.evidence import Unit
-        >>> unit = Unit("age", "number", "age", "31", "observed", used=0.2, trusted=0.97)
-        >>> explanation = Explanation((RowEvidence("Row 0", ("ill", 0.9), (unit,), effects={"age": 0.2}),))
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     explanation.to_html(f"{folder}/evidence.html")
+        >>> explanation.to_html("evidence.html")
         """
         trusts = any(unit.trusted is not None for row in self.rows for unit in row.units)
         trusted = "; and every value one more: how far it is trusted to be right" if trusts else ""
@@ -138,9 +131,6 @@ class Explanation:
 
         Examples
         --------
-        >>> from gauge.reports.evidence import Unit
-        >>> unit = Unit("age", "number", "age", "31", "observed", used=0.2, trusted=0.97)
-        >>> explanation = Explanation((RowEvidence("Row 0", ("ill", 0.9), (unit,), effects={"age": 0.2}),))
         >>> explanation.plot().axes[0].get_xlabel()
         'effect on the prediction, points'
         """

@@ -17,7 +17,14 @@ from gauge.tabular.table.columns import Column, ImageFiles
 class TableClassifier(ABC):
     """Predictions for the rows of a table. `class_weight` is what the classes count in a decision, `named` says whether the
     columns had names in training, `target` is the name of the column with the labels, `prediction_sets` come from rows held
-    out, if there were any, and `files` is where images lie."""
+    out, if there were any, and `files` is where images lie.
+
+    Examples
+    --------
+    >>> from gauge import GaugeClassifier
+    >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "ill": [0, 1, 0, 1] * 20})
+    >>> classifier = GaugeClassifier(experts="linear", random_state=0, verbose=False).fit(table, "ill").fitted_
+    """
 
     classes: np.ndarray
     class_weight: np.ndarray
@@ -62,7 +69,8 @@ class TableClassifier(ABC):
         """Predict few rows at once faster from now on, on a GPU with CUDA graphs: the same predictions up to rounding."""
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of every class.
+        """Return the probability of every class. Missing values are not guessed: the other columns decide, and a row without
+        any value gets the class prior.
 
         Parameters
         ----------
@@ -72,24 +80,17 @@ class TableClassifier(ABC):
         Returns
         -------
         ndarray of shape [rows, classes]
-            In the order of `classes`; the class prior for a row without values.
+            In the order of `classes`.
 
         Examples
         --------
-        >>> import tempfile
-        >>> from gauge import ExportedClassifier, GaugeClassifier, export
-        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "ill": [0, 1, 0, 1] * 20})
-        >>> model = GaugeClassifier(experts="linear", random_state=0, verbose=False).fit(table, "ill")
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     exported = ExportedClassifier(export(model, f"{folder}/model.onnx").path)
-        >>> exported.predict_proba(table[:5]).shape
+        >>> classifier.predict_proba(table[:5]).shape
         (5, 2)
         """
         return self.predict_with_observed(X)[0]
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the class of every row with the largest probability times its `class_weight`: the most probable one unless
-        weights are given, and then not always.
+        """Return the class that `decide` chooses for every row: the most probable one, unless classes have weights.
 
         Parameters
         ----------
@@ -98,18 +99,12 @@ class TableClassifier(ABC):
 
         Returns
         -------
-        ndarray of shape [rows]
-            Classes, as in the training labels.
+        ndarray
+            The class of each row, as the training labels named it.
 
         Examples
         --------
-        >>> import tempfile
-        >>> from gauge import ExportedClassifier, GaugeClassifier, export
-        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "ill": [0, 1, 0, 1] * 20})
-        >>> model = GaugeClassifier(experts="linear", random_state=0, verbose=False).fit(table, "ill")
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     exported = ExportedClassifier(export(model, f"{folder}/model.onnx").path)
-        >>> exported.predict(table[:2]).tolist()
+        >>> classifier.predict(table[:2]).tolist()
         [0, 1]
         """
         return self.decide(self.predict_proba(X))
@@ -121,25 +116,17 @@ class TableClassifier(ABC):
         ----------
         X
             As for `predict_proba`.
-        coverage
-            How often the right class is in the set.
-        by_class
-            Whether the promise holds for the rows of every class, also of a rare one; sets are larger.
+        coverage, by_class
+            As for `GaugeClassifier.predict_set`.
 
         Returns
         -------
-        ndarray of bool and shape [rows, classes]
-            In the order of `classes`.
+        ndarray of shape [rows, classes]
+            Whether each of the `classes` is in the set.
 
         Examples
         --------
-        >>> import tempfile
-        >>> from gauge import ExportedClassifier, GaugeClassifier, export
-        >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 20, "ill": [0, 1, 0, 1] * 20})
-        >>> model = GaugeClassifier(experts="linear", random_state=0, verbose=False).fit(table, "ill")
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     exported = ExportedClassifier(export(model, f"{folder}/model.onnx").path)
-        >>> exported.predict_set(table[:2], coverage=0.95).tolist()
+        >>> classifier.predict_set(table[:2], coverage=0.95).tolist()
         [[True, False], [False, True]]
         """
         check_coverage(coverage)
