@@ -141,7 +141,6 @@ def overlap_of(result: Result) -> float:
 
 
 def experiment_of(result: Result) -> Experiment:
-    """The experiment that gave a result."""
     return Experiment.model_validate_json(_described(result))
 
 

@@ -56,7 +56,6 @@ class Manifest(Settings):
 
     @classmethod
     def from_folder(cls, results: Path) -> Self:
-        """The manifest in the folder of results."""
         path = results / "manifest.yaml"
         if not path.is_file():
             raise ValueError(

@@ -19,8 +19,6 @@ from gauge_lab.vectors import VectorEncoder
 
 @dataclass(frozen=True)
 class EncoderPart:
-    """An encoder to build."""
-
     component: Callable[..., Encoder]
     shape: tuple[int, ...]
     options: Mapping[str, Any]

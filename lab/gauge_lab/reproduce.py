@@ -85,7 +85,6 @@ def experiments_of(run: Run, results: Path, data: str | None = None) -> list[Exp
 
 
 def status(run: Run, results: Path, data: str | None = None) -> Status:
-    """What exists of a run."""
     experiments = experiments_of(run, results, data)
     cells = [
         (str(experiment.row), experiment.seed, protocol)
@@ -103,7 +102,7 @@ def status(run: Run, results: Path, data: str | None = None) -> Status:
         missing,
         waiting,
         sum(stages.values()) / 60,
-        tuple(Counter(map(_machine, existing))),
+        tuple(Counter(result.hardware.get("gpu") or "CPU" for result in existing)),
         BENCHMARKS.get(run.benchmark).files,
     )
 
@@ -133,10 +132,6 @@ def coverage(entry: Entry, runs: Mapping[str, Run], states: Mapping[str, Status]
 
 def _protocols(benchmark: str, chosen: Sequence[str]) -> tuple[str, ...]:
     return tuple(chosen) or tuple(map(str, BENCHMARKS.get(benchmark).protocols))
-
-
-def _machine(result: Result) -> str:
-    return result.hardware.get("gpu") or "CPU"
 
 
 def saved(run: Run, results: Path) -> list[Result]:

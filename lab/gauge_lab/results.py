@@ -110,7 +110,6 @@ def write_results(path: Path, results: Sequence[Result]) -> None:
 
 
 def read_results(path: Path) -> list[Result]:
-    """The results of one comparison, as `write_results` writes them."""
     try:
         models = json.loads(path.read_text(encoding="utf-8"))
         return [

@@ -33,7 +33,11 @@ def result_table(
     rows = {row: {protocol: _cell(seeds) for protocol, seeds in columns.items()} for row, columns in cells.items()}
     rows |= {row: {} for row in refused or {}}
     columns = tuple(dict.fromkeys(result.protocol for result in results))
-    signs = {(pair.row, pair.protocol): "↑" if pair.mean > 0 else "↓" for pair in pairs if _differs(pair)}
+    signs = {
+        (pair.row, pair.protocol): "↑" if pair.mean > 0 else "↓"
+        for pair in pairs
+        if pair.other == "gauge" and pair.p_corrected is not None and pair.p_corrected < CHANCE
+    }
     notes = tuple(filter(None, (gate_note(cells[row]) for row in cells)))
     names = {str(result.row): result.label for result in results}
     return Table(str(results[0].metric), columns, rows, refused or {}, signs, sign_note, paper or {}, notes, names)
@@ -65,10 +69,6 @@ def gate_note(columns: Mapping[str, Sequence[Result]]) -> str:
 def _scalars(configs: Sequence[Mapping[str, Any]], when: str, end: str) -> list[float]:
     """A learned number of every run that has one, by the end of its name: the start of the name depends on the model."""
     return [value for config in configs for name, value in config["scalars"][when].items() if name.endswith(end)]
-
-
-def _differs(pair: Paired) -> bool:
-    return pair.other == "gauge" and pair.p_corrected is not None and pair.p_corrected < CHANCE
 
 
 def _cell(results: list[Result]) -> TableCell:

@@ -432,7 +432,6 @@ def gamma_mask(rows: int, columns: int, rate: float, *, seed: int) -> np.ndarray
 
 
 def missing_rates(observed: Mapping[str, Tensor]) -> dict[str, float]:
-    """The share of missing values of each modality."""
     return {name: 1.0 - float(flags.float().mean()) for name, flags in observed.items()}
 
 

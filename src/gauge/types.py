@@ -186,7 +186,6 @@ class Imputer(Trainable):
     tensors depend only on the options and on the shapes and size of the split, so a saved imputer is restored by loading
     its tensors into `blank(like, **options)`, for any such split."""
 
-    needs_table: ClassVar[bool] = False
     needs_image: ClassVar[bool] = False
     reads_hidden_values: ClassVar[bool] = False
 

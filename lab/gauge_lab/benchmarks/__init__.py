@@ -114,7 +114,6 @@ class Overrides(Settings):
         return {name: getattr(self, name) for name in STAGES if getattr(self, name) is not None}
 
     def with_epochs(self, epochs: int) -> "Overrides":
-        """The same overrides, with this number of epochs for every stage."""
         stages = {name: {"epochs": epochs} for name in STAGES}
         for name, override in self.stages.items():
             stages[name] = override.model_dump(mode="json", exclude_unset=True) | stages[name]

@@ -36,7 +36,6 @@ def demo(out: Path, seed: int, epochs: int | None, device: str | None) -> None:
 
 
 def demo_report(sections: "Sequence[Section]", facts: Mapping[str, str]) -> "Report":
-    """The page of the demo from its questions."""
     from gauge.reports.page import Report
 
     return Report(

@@ -148,7 +148,6 @@ class DyMo(Prepared):
         return Selection(state.logits, accepted, whole | accepted, rounds)
 
     def _features(self, batch: Batch) -> Float[Tensor, "r b p"]:
-        """The features of a batch under every subset."""
         units = self.backbone.encoder(batch)
         subsets = self.backbone.subsets.split(self._rows_per_pass(units) // len(batch) or 1)
         features = [self.backbone.represent(*under_subsets(units, chosen))[1] for chosen in subsets]

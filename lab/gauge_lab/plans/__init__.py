@@ -95,7 +95,6 @@ def options_of(benchmark: Benchmark, method: str) -> dict[str, Any]:
 
 
 def check_options(benchmark: Benchmark) -> None:
-    """Raise an error for methods and options that do not exist."""
     for method, options in benchmark.method_options.items():
         for name in options:
             pick(plan_of(method).options, name, f"option of {method}")
@@ -113,5 +112,4 @@ def last_stage(benchmark: Benchmark, method: str, variant: str, seed: int) -> St
 
 
 def make_on_units(train: Dataset, *, method: Callable[..., Method], parts: Parts, **options: Any) -> Method:
-    """A method on the benchmark's unit encoder and network."""
     return method(*parts.unit_network(), **options)

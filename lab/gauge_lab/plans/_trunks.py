@@ -15,7 +15,6 @@ TABLES = ("cells", "columns", "tabular")  # whose whole unit `flat_table` makes
 
 
 def plus_parts(benchmark: Benchmark) -> Parts:
-    """The networks of GAUGE+ on the benchmark."""
     units = {name: unit_part(modality) for name, modality in benchmark.modalities.items()}
     dim = options_of(benchmark, "gauge_plus")["dim"] or benchmark.dim
     return replace(Parts.from_benchmark(benchmark), units=units, dim=dim, small_init=False)

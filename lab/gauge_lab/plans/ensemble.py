@@ -19,9 +19,14 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     return over_copies(together) if together.settings.augment else together
 
 
-TOGETHER = "several trainings predict together, for copies of the images where training changes them"
 PLAN = Plan(
-    {name: Variant(f"{plan.variants[row].note}; {TOGETHER}") for name, (plan, row) in ROWS.items()},
+    {
+        name: Variant(
+            f"{plan.variants[row].note}; several trainings predict together, for copies of the images where training "
+            "changes them"
+        )
+        for name, (plan, row) in ROWS.items()
+    },
     stage,
     options={"members": 3},
 )

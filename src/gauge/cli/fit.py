@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 TRAINING = ".training"  # in the folder of a model, while it is fitted
 
 Target = Annotated[str, typer.Option(help="The column with the labels.")]
-Out = Annotated[Path, typer.Option(help="Folder for the model.")]
 ClassesOption = Annotated[
     int | None, typer.Option(min=2, help="Divide a quantity into this many classes of equally many rows.")
 ]
@@ -52,7 +51,6 @@ ThresholdOption = Annotated[
     typer.Option(help="Decide from a probability on: a number, sensitivity=0.95, specificity=0.9 or cost=5."),
 ]
 Positive = Annotated[str | None, typer.Option(help="The class that the threshold is about.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace a model that is already in the folder.")]
 
 
 class Described(NamedTuple):
@@ -114,7 +112,7 @@ def fit(
     context: typer.Context,
     table: TableFile,
     target: Target,
-    out: Out,
+    out: Annotated[Path, typer.Option(help="Folder for the model.")],
     classes: ClassesOption = None,
     groups: GroupsOption = None,
     time: Time = None,
@@ -122,7 +120,7 @@ def fit(
     config: Config = None,
     threshold: ThresholdOption = None,
     positive: Positive = None,
-    force: Force = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a model that is already in the folder.")] = False,
     plugin: Plugins = None,
     **given: Any,
 ) -> None:
@@ -180,7 +178,6 @@ def _parsed(name: str, value: Any) -> Any:
 
 
 def _configured(config: Path | None) -> dict[str, Any]:
-    """The options in a file."""
     from gauge.training.settings import read_yaml
 
     options = {} if config is None else read_yaml(config)

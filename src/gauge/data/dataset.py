@@ -103,7 +103,6 @@ class Dataset:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of one sample of each modality."""
         return {name: tuple(values.shape[1:]) for name, values in self.inputs.items()}
 
     def to(self, device: torch.device | str) -> "Dataset":

@@ -78,7 +78,6 @@ class Graph:
         return {value.name.removeprefix(prefix): value.name for value in graph.output}
 
     def model(self) -> Any:
-        """The graph as an ONNX model."""
         helper = self.onnx.helper
         values = [list(each.values()) for each in (self.inputs, self.outputs, self._constants)]
         graph = helper.make_graph(self._nodes, "gauge", values[0], values[1], values[2])

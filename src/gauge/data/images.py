@@ -16,7 +16,6 @@ HALF = (0.5, 0.5, 0.5)  # default mean and deviation of colours
 T = TypeVar("T")
 Source = Path | bytes | Image.Image | np.ndarray
 Size = tuple[int, int]
-Box = tuple[int, int, int, int]
 Images = UInt8[np.ndarray, "n 3 {side} {side}"]
 
 
@@ -32,7 +31,9 @@ def part_names(count: int) -> list[str]:
     return [f"row {index // side + 1}, column {index % side + 1}" for index in range(count)]
 
 
-def read_images(paths: Sequence[Path], side: int, *, crops: Mapping[Size, Box] | None = None) -> Images:
+def read_images(
+    paths: Sequence[Path], side: int, *, crops: Mapping[Size, tuple[int, int, int, int]] | None = None
+) -> Images:
     """The RGB images in order, `side` pixels high and wide. An image whose (width, height) is in `crops` is cropped to that
     box (left, top, right, bottom) and resized (bicubic)."""
     crops = crops or {}

@@ -250,7 +250,6 @@ class ExportedClassifier(TableClassifier):
         return self._run(self._feed(encoded, values), len(flags)), observed
 
     def _feed(self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], values: Values) -> dict[str, np.ndarray]:
-        """The inputs of the graph."""
         feed = graph_inputs(encoded, self._texts(values), self.vocabularies) | self._beside(values)
         return {name: values for name, values in feed.items() if name in self._inputs}
 

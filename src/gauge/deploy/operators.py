@@ -5,9 +5,6 @@ from collections.abc import Iterator
 GRAPH, FUNCTIONS = 7, 25  # fields of a model
 VARINT, EIGHT_BYTES, PREFIXED, FOUR_BYTES = 0, 1, 2, 5  # kinds of values
 
-MessageField = tuple[int, int, int]
-"""The number of a field, and where its bytes start and end."""
-
 
 def check_operators(content: bytes) -> None:
     """An error if the file has operators that no exported classifier has: those may run forever."""
@@ -29,8 +26,8 @@ def _operators(content: bytes, start: int, end: int) -> Iterator[str]:
                     yield content[first:last].decode()
 
 
-def _fields(content: bytes, start: int, end: int) -> Iterator[MessageField]:
-    """The fields of a message of Protocol Buffers."""
+def _fields(content: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """The fields of a message of Protocol Buffers: the number of each, and where its bytes start and end."""
     while start < end:
         key, start = _varint(content, start)
         kind = key & 7

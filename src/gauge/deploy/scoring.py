@@ -61,18 +61,13 @@ def predict_rows(
     predictions: dict[str, Any] = {"prediction": classifier.decide(probabilities)}
     if coverage is not None:
         sets = classifier.sets(probabilities, observed, coverage, by_class=by_class)
-        predictions |= {"set": [" | ".join(each) for each in set_names(classifier, sets)], "set_size": sets.sum(1)}
+        names = np.array([str(label) for label in classifier.classes.tolist()], object)
+        predictions |= {"set": [" | ".join(names[each]) for each in sets], "set_size": sets.sum(1)}
     predictions |= {
         f"p({label})": column.round(6) for label, column in zip(classifier.classes, probabilities.T, strict=True)
     }
     check_kept(keep, ("row", *predictions))
     return rows[list(keep)].assign(**predictions)
-
-
-def set_names(classifier: TableClassifier, sets: np.ndarray) -> list[list[str]]:
-    """The classes of prediction sets, by name."""
-    names = np.array([str(label) for label in classifier.classes.tolist()], object)
-    return [names[each].tolist() for each in sets]
 
 
 def predict_table(

@@ -162,8 +162,6 @@ def export_wrapped(model: Wrapped, path: str | Path, example: Mapping[str, Tenso
 
 
 class _Flat(Graphable):
-    """A wrapped model for a graph."""
-
     def __init__(self, model: Wrapped, names: tuple[str, ...]) -> None:
         super().__init__()
         self.model, self.inputs, self.outputs = model, names, ("logits", "probabilities", "scores", "gates")

@@ -42,8 +42,6 @@ class Iterative(Imputer):
     tensor([[2.5000, 5.0000]])
     """
 
-    needs_table = True
-
     def __init__(
         self, table: str, cardinalities: Sequence[int], donors: Nearest | None = None, *, rounds: int = 5
     ) -> None:

@@ -197,7 +197,6 @@ class MoPoE(Imputer):
         return "it draws at random by a sample's key; make it with sample=False" if self.sample else None
 
     def _mean(self, name: str, z: Tensor, key: Tensor) -> Tensor:
-        """The mean of a modality, given a latent."""
         return self.likelihoods[name].mean(self._decoded(name, z, key))
 
     def _readable(self, batch: Batch) -> Batch:

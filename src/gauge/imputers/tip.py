@@ -65,7 +65,7 @@ class TIP(Imputer):
     ['contrast', 'matching', 'reconstruction']
     """
 
-    needs_table = needs_image = True
+    needs_image = True
 
     def __init__(
         self, roles: Roles, cardinalities: Sequence[int], *, sizes: Sizes | None = None, unrestricted: bool = False

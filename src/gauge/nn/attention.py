@@ -107,7 +107,6 @@ class Transformer(Backbone):
         return last.first(sequence, attn_bias).squeeze(1)
 
     def attention(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
-        """The attention of the last block."""
         sequence, last = self._before_last(sequence, attn_bias)
         return last.attention.weights(last.attention_norm(sequence), attn_bias)
 

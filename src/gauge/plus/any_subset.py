@@ -20,8 +20,6 @@ __all__ = ["AnySubset"]
 
 TEMPERATURE = 0.1  # DyMo, every benchmark
 
-Distance = Literal["cosine", "euclidean"]
-
 
 @dataclass(frozen=True)
 class FeatureMetric:
@@ -67,7 +65,7 @@ class AnySubset(Method):
         *,
         subsets_per_step: int,
         projection: int = 16,
-        distance: Distance = "cosine",
+        distance: Literal["cosine", "euclidean"] = "cosine",
     ) -> None:
         super().__init__()
         pick(METRICS, distance, "distance")

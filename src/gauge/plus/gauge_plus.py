@@ -204,7 +204,6 @@ class GaugePlus(Prepared):
         return replace(reading, head_logits=self.heads.logits(replace(reading.units, content=content)))
 
     def weigh(self, reading: PlusReading) -> tuple[Evidence, Tensor]:
-        """Evidence and gates of the network."""
         return self.gauge.weigh(reading)
 
     def decide(self, reading: PlusReading) -> Prediction:
@@ -214,7 +213,6 @@ class GaugePlus(Prepared):
         return replace(prediction, logits=self.combine(prediction, reading))
 
     def decide_network(self, reading: PlusReading) -> Prediction:
-        """The prediction of the network alone."""
         prediction = self.gauge.decide(reading)
         return prediction if self.trust is None else replace(prediction, trust=prediction.gates)
 

@@ -86,7 +86,6 @@ class TrustHead(nn.Module):
         return trust if visible is None else torch.where(visible, trust, 0.0)
 
     def _known(self, reading: PlusReading, evidence: Evidence) -> Float[Tensor, "b n a"]:
-        """The facts about every unit."""
         units, visible = reading.units, reading.visible
         assert evidence.signed is not None
         uncertainty = torch.zeros_like(evidence.signed) if reading.uncertainty is None else reading.uncertainty

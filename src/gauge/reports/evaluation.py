@@ -133,7 +133,6 @@ def _lines(frame: pd.DataFrame) -> Iterable[Any]:
 
 
 def score_grid(scores: pd.DataFrame) -> TextTable:
-    """Return the scores of all models, a line for each of them."""
     return TextTable(
         "Beside simpler models",
         "The same rows, by the class shares of training, the best single expert on rows held out, and boosted trees alone.",
@@ -179,7 +178,6 @@ def confusion_grid(confusion: pd.DataFrame, where: str) -> TextTable:
 
 
 def comparison_grid(comparison: pd.DataFrame) -> TextTable:
-    """Return the differences of two models."""
     return TextTable(
         "Against the other model",
         "The classifier minus the other one, on the same rows; p is that of the paired test.",
@@ -202,7 +200,6 @@ def parts_grid(title: str, note: str, parts: pd.DataFrame) -> TextTable:
 
 
 def coverage_grid(coverage: pd.DataFrame) -> TextTable:
-    """Return how often prediction sets hold the right class."""
     return TextTable(
         "Prediction sets",
         "The classes that a row may have: how often they hold the right one, as promised and here, how many they are, and "
@@ -224,7 +221,6 @@ def coverage_grid(coverage: pd.DataFrame) -> TextTable:
 
 
 def class_counts(classes: Sequence[Any], counts: Sequence[int]) -> str:
-    """Return how many rows each class has, in words."""
     if len(counts) > MAX_CLASSES:
         return f"{len(counts)} classes with {min(counts)} to {max(counts)} rows each"
     return ", ".join(f"{count} {label}" for label, count in zip(classes, counts, strict=True))

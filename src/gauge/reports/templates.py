@@ -9,7 +9,6 @@ from gauge.reports import figures
 
 @cache
 def template(name: str) -> Template:
-    """Return the template of that file name, ready to render."""
     environment = Environment(
         loader=PackageLoader("gauge", "reports"),
         autoescape=True,

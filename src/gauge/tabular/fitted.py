@@ -78,7 +78,7 @@ class Fitted(Record, TableClassifier):
     of the estimator. `n_rows` counts the rows of training, those of them that were held out to validate, and those without
     values; `missing_rates` are the shares of missing values by column, `largest_class` is the most frequent one and its
     share, `groups` is the column whose rows were kept together, if any, and `left_out` says what the time limit was too
-    short for."""
+    short for. Methods are described in `GaugeClassifier`, which has the same ones."""
 
     schema: Schema
     ensemble: Ensemble
@@ -97,7 +97,6 @@ class Fitted(Record, TableClassifier):
 
     @property
     def experts(self) -> tuple[str, ...]:
-        """The names of the experts."""
         return tuple(self.ensemble.experts)
 
     @cached_property
@@ -129,7 +128,6 @@ class Fitted(Record, TableClassifier):
         self._try()  # so that no later row waits for the recording
 
     def explain(self, X: Any, y: Any = None, *, exact: bool = False, keep: Sequence[str] = ()) -> Explanation:
-        """See `GaugeClassifier.explain`."""
         frame, rows = self.read(X)
         labels = None if y is None else shown_labels(self.classes, labels_of(X, y, len(rows)))
         known = as_pandas(X) if is_frame(X) else frame
@@ -147,7 +145,6 @@ class Fitted(Record, TableClassifier):
         return self.explain(X).rows
 
     def importance(self, X: Any, y: Any = None) -> pd.DataFrame:
-        """See `GaugeClassifier.importance`."""
         _, rows = self.read(X)
         labels = None
         if y is not None:
@@ -156,7 +153,6 @@ class Fitted(Record, TableClassifier):
         return importance(self.ensemble, rows, self.class_numbers(self.ensemble.predict(rows)), labels)
 
     def feature_importances(self) -> np.ndarray:
-        """See `GaugeClassifier.feature_importances_`."""
         if self.advice is None:
             raise AttributeError(
                 "importances take rows held out; fit on at least 50 rows, or use importance(rows, labels)"
@@ -165,7 +161,6 @@ class Fitted(Record, TableClassifier):
         return np.array([gains[name].gain if name in gains else 0.0 for name in self.names])
 
     def advise(self, X: Any, *, costs: Mapping[str, Any] | None = None, worth: Any = None) -> pd.DataFrame:
-        """See `GaugeClassifier.advise`."""
         names = [column.name for column in self.columns]
         prices = check_costs(costs, names)
         frame, rows = self.read(X)
@@ -175,7 +170,6 @@ class Fitted(Record, TableClassifier):
         return advice_table(gains, names, frame.index, prices, worth)
 
     def evaluate(self, X: Any, y: Any = None, **choices: Unpack[Choices]) -> Evaluation:
-        """See `GaugeClassifier.evaluate`."""
         _, rows = self.read(X)
         known = as_pandas(X) if is_frame(X) else pd.DataFrame(index=range(len(rows)))
         chosen, labels = self._known_labels(X, self.target if y is None else y, rows)
@@ -212,7 +206,6 @@ class Fitted(Record, TableClassifier):
         return list(dict.fromkeys([*best, *(["trees"] if "trees" in self.experts else [])]))
 
     def with_threshold(self, threshold: str | float, positive: Any) -> "Fitted":
-        """See `GaugeClassifier.with_threshold`."""
         number = positive_class(self.classes.tolist(), positive, threshold)
         assert number is not None  # it was given
         return replace(self, class_weight=threshold_weights(threshold, self.held_out, number, len(self.classes)))
@@ -226,12 +219,10 @@ class Fitted(Record, TableClassifier):
         return known, numbers[known]
 
     def drift(self, X: Any) -> Drift:
-        """See `GaugeClassifier.drift`."""
         frame, rows = self.read(X)
         return measure_drift(self.profile, frame, rows, self.missing_rates, self.n_rows["train"])
 
     def audit(self, X: Any, *, seed: int = 0) -> pd.DataFrame:
-        """See `GaugeClassifier.audit`."""
         _, rows = self.read(X)
         if self.trust is None:
             raise ValueError(
@@ -268,7 +259,6 @@ class Fitted(Record, TableClassifier):
         return [*notes, f"the time limit left out: {', '.join(self.left_out)}"] if self.left_out else notes
 
     def facts(self) -> dict[str, str]:
-        """Return how the model was trained, for reports and the card."""
         weights = expert_weights(self.leaderboard)
         encoders = ", ".join(f"{column}: {source}" for column, source in self.schema.encoders.items())
         size, seed = self.options["size"], self.options.get("random_state")

@@ -32,8 +32,6 @@ LAST = "last.safetensors"
 
 @dataclass(frozen=True)
 class Epoch:
-    """The outcome of one epoch."""
-
     number: int
     of: int
     losses: dict[str, float]

@@ -64,7 +64,6 @@ class Metric:
         return float(low), float(high)
 
     def of_rows(self, probabilities: np.ndarray, labels: np.ndarray) -> OfRows:
-        """The score of resamples."""
         if self.resampled is not None:
             return self.resampled(probabilities, labels)
         return lambda rows: np.array([self.score(probabilities[each], labels[each]) for each in rows])
@@ -111,7 +110,6 @@ def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def log_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Return the mean log loss of the rows."""
     return float(resampled_log_loss(probabilities, labels)(np.arange(len(labels))[None])[0])
 
 
@@ -170,7 +168,6 @@ def calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def resampled_calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> OfRows:
-    """`calibration_error` of resamples."""
     return _gaps_of_bins(probabilities.max(1), probabilities.argmax(1) == labels)
 
 

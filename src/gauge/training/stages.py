@@ -119,7 +119,6 @@ class StageStore:
     _memory: dict[str, tuple[dict[str, Tensor], dict[str, Any]]] = field(default_factory=dict)
 
     def path(self, stage: Stage) -> Path | None:
-        """The file of the trained stage."""
         return None if self.folder is None else self.folder / f"{stage.name}-{self.key(stage)}" / "model.safetensors"
 
     def key(self, stage: Stage) -> str:
@@ -133,7 +132,6 @@ class StageStore:
         return "" if self.folder is None else stage.code
 
     def rows(self, stage: Stage) -> Dataset:
-        """The split that the stage learns from."""
         return self._imputer if stage.split == "imputer" else self.train
 
     @property

@@ -139,7 +139,6 @@ class TokenClassifier:
         return weights
 
     def attend(self, tokens: Float[Tensor, "b n c"], attn_bias: Tensor | None = None) -> AttentionBias:
-        """All attentions of a pass."""
         bias = self._over_sequence(
             tokens.new_zeros(tokens.shape[0], 1, 1, tokens.shape[1] + 1) if attn_bias is None else attn_bias
         )
@@ -264,7 +263,6 @@ def effects_of_closing(classifier: TokenClassifier, gates: Float[Tensor, "b n"])
 
 
 def logits_of(output: Output, model: nn.Module) -> Float[Tensor, "b k"]:
-    """The logits in the output of a classifier."""
     logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
     if isinstance(logits, tuple | list):  # as (logits, attention), or behind a loss
         logits = next((each for each in logits if isinstance(each, Tensor) and each.ndim), None)

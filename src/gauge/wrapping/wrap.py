@@ -219,7 +219,6 @@ class Wrapped(nn.Module):
         )
 
     def _facts(self) -> dict[str, str]:
-        """What a page says about the model."""
         threshold, temperature = self.gate.threshold.item(), self.gate.log_temperature.exp().item()
         return {
             "Model": type(self.model).__name__,

@@ -15,7 +15,6 @@ Pairs = tuple[Int[np.ndarray, "n"], Int[np.ndarray, "n"]]
 
 
 def prepared_folder(data: Path) -> Path | None:
-    """The folder of the prepared files, if there is one."""
     folders = ("MoPoE/MNIST_SVHN_TEXT", "MNIST_SVHN_TEXT", ".")
     return first_folder(data, folders, f"MNIST/processed/{MNIST_FILES['train']}")
 

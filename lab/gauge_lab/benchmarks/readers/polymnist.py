@@ -17,7 +17,6 @@ from gauge_lab.benchmarks.readers.notes import join_notes
 
 VIEWS = tuple(f"m{view}" for view in range(5))
 Masks = Mapping[str, Mapping[str, torch.Tensor]]
-IMAGE_NAME = re.compile(r"(\d+)\.(\d)\.png")  # index and label
 
 
 def build_views(
@@ -108,7 +107,7 @@ def _image_names(folder: Path) -> dict[str, tuple[int, int]]:
         raise ValueError(f"{folder} does not exist; every split of PolyMNIST has the views {', '.join(VIEWS)}")
     names = {}
     for path in folder.glob("*.png"):
-        match = IMAGE_NAME.fullmatch(path.name)
+        match = re.fullmatch(r"(\d+)\.(\d)\.png", path.name)  # index and label
         if match is None:
             raise ValueError(f"{path} is not named INDEX.LABEL.png, such as 17.3.png; rename or remove it")
         names[path.name] = int(match[2]), int(match[1])

@@ -44,7 +44,6 @@ def read_arrays(paths: Sequence[Path], side: int) -> UInt8[np.ndarray, "n 3 {sid
 
 
 def find_images(folders: Sequence[Path], names: Sequence[str]) -> list[Path]:
-    """The paths of the named files."""
     present = {path.name: path for folder in folders for path in folder.iterdir()}
     missing = [name for name in names if name not in present]
     if missing:

@@ -19,8 +19,6 @@ SIDE = 128
 
 
 class Files(NamedTuple):
-    """The names of the four files of a split."""
-
     table: str
     labels: str
     images: str
@@ -56,7 +54,6 @@ def read_list(path: Path) -> list[Any]:
 
 
 def read_labels(path: Path, num_classes: int) -> np.ndarray:
-    """The class indices in a .pt file."""
     labels = read_list(path)
     for row, label in enumerate(labels, 1):
         if label not in range(num_classes):

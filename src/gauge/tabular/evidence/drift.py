@@ -127,7 +127,6 @@ class Drift:
 
     @property
     def moved(self) -> list[str]:
-        """The columns that moved."""
         return self.columns.loc[self.columns["moved"], "column"].tolist()
 
     def __str__(self) -> str:

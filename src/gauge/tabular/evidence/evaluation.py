@@ -177,7 +177,6 @@ class Evaluation(Mapping[str, float]):
 
     @property
     def confusion_grid(self) -> reports.TextTable:
-        """The rows by label and decision, as a table to show."""
         return reports.confusion_grid(self.confusion, "" if self.threshold is None else ", at the threshold")
 
     @property

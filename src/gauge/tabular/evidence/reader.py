@@ -97,7 +97,8 @@ class Reader:
 
     def _batch(self, frame: pd.DataFrame, rows: Rows, index: np.ndarray) -> Iterator[tuple[int, Read]]:
         """Yield the units and the images of each row; `index` are their positions."""
-        scores, believed = self._scores(rows), self._believed(rows.cells)
+        scores, cells = self._scores(rows), rows.cells
+        believed = np.full(cells.shape, np.nan) if self.trust is None else self.trust.observed(cells)
         for position, row in enumerate(index.tolist()):
             own, observed = (
                 {name: array[position] for name, array in part.items()}
@@ -163,10 +164,6 @@ class Reader:
         encoder = self.ensemble.network.encoder
         return encoder.unit_counts[modality] - encoder.has_whole(modality)
 
-    def _believed(self, cells: np.ndarray) -> np.ndarray:
-        """Return the trust in the observed cells of the table."""
-        return np.full(cells.shape, np.nan) if self.trust is None else self.trust.observed(cells)
-
     def _units(
         self,
         parts: Sequence[ColumnPart | None],
@@ -227,7 +224,6 @@ class Reader:
         )
 
     def _images(self, inputs: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]) -> dict[str, GridImage]:
-        """Return the images that the model was given, by column."""
         shown = {
             column.name: column.image(inputs[modality], self._fine_units(modality))
             for modality, column in self.schema.contents.items()

@@ -17,7 +17,6 @@ class HeldOut:
     labels: np.ndarray
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """Return what a saved model has of it."""
         return {"probabilities": self.probabilities.astype(np.float32), "labels": self.labels.astype(np.int64)}
 
     @classmethod

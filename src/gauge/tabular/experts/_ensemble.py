@@ -175,7 +175,6 @@ class Ensemble:
         return np.asarray((weights / weights.sum(1, keepdims=True)).mean(0))
 
     def save(self) -> Saved:
-        """All experts and their combination as plain values."""
         tensors = {f"combination.{name}": each for name, each in self.combination._asdict().items()}
         experts: dict[str, Any] = {}
         for name, expert in self.experts.items():
@@ -186,7 +185,6 @@ class Ensemble:
 
     @classmethod
     def load(cls, saved: Saved, schema: Schema) -> "Ensemble":
-        """The ensemble that was saved."""
         experts: dict[str, Expert] = {}
         for name, metadata in saved.metadata["experts"].items():
             own = with_prefix(f"{name}.", saved.tensors)

@@ -136,7 +136,8 @@ class Forest:
         rising[starts[(starts > 0) & (starts < len(self.categories))] - 1] = True
         if not rising.all():
             yield "the categories of a split do not rise"
-        if (self._last_categories() // 32 + 1).sum(dtype=np.int64) > self.max_set_words:
+        largest = self.categories[np.cumsum(self.set_size)[self.set_size > 0] - 1]  # of every split of categories
+        if (largest // 32 + 1).sum(dtype=np.int64) > self.max_set_words:
             yield "the sets of categories are too large"
 
     def _wrong_children(self) -> Iterator[str]:
@@ -159,10 +160,6 @@ class Forest:
         expected[len(self.left) + (np.cumsum(self.leaves) - 1)[splits == 0]] = 0
         if not np.array_equal(seen, expected):
             yield "a split or a leaf is not the child of one split"
-
-    def _last_categories(self) -> np.ndarray:
-        """The largest category of every split of categories."""
-        return self.categories[np.cumsum(self.set_size)[self.set_size > 0] - 1]
 
     @property
     def classes(self) -> int:

@@ -25,7 +25,6 @@ class GraphRows:
         return self.schema.blank(1)
 
     def values(self, modality: str) -> str:
-        """The encoded values of a modality."""
         array = self.example.inputs[modality]
         return self.graph.input(f"inputs.{modality}", array.dtype, array.shape[1:])
 

@@ -113,7 +113,6 @@ class ForestScores:
         return self.forest.booster()
 
     def __call__(self, cells: np.ndarray, *, threads: int = 1) -> np.ndarray:
-        """[rows, outputs]"""
         if self.tables is not None:
             return self.tables.scores(cells)
         scores = self.booster.predict(cells, raw_score=True, num_threads=threads)

@@ -31,10 +31,6 @@ class Learned(NamedTuple):
     offsets: np.ndarray
 
 
-SourceFeatures = Mapping[str, tuple[Any, np.ndarray]]
-"""The features of every source, and which rows have a value."""
-
-
 class ScoreSource(ABC):
     """A column that has scores; `width` is the number of its features."""
 
@@ -170,8 +166,9 @@ class ColumnScores:
         double precision and then rounded, so that another program decides alike where trees compare them."""
         return self.apply({name: source.features(rows) for name, source in self.sources.items()}, np.arange(len(rows)))
 
-    def apply(self, read: SourceFeatures, index: np.ndarray) -> np.ndarray:
-        """The columns of some of the rows that were read."""
+    def apply(self, read: Mapping[str, tuple[Any, np.ndarray]], index: np.ndarray) -> np.ndarray:
+        """The columns of some of the rows that were read: `read` has the features of every source, and which rows have a
+        value."""
         parts = [np.zeros((len(index), 0), np.float32)]
         for name, (features, observed) in read.items():
             known = observed[index]

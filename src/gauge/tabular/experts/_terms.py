@@ -24,7 +24,11 @@ class Terms:
 
     @classmethod
     def fit(cls, rows: Rows) -> Self:
-        fitted = {name: _fit(texts) for name, texts in rows.texts.items() if _has_words(texts)}
+        fitted = {
+            name: _fit(texts)
+            for name, texts in rows.texts.items()
+            if any(letter.isalnum() for text in texts for letter in text)
+        }
         vocabularies = {name: each.get_feature_names_out().tolist() for name, each in fitted.items()}
         return cls(vocabularies, {name: each.idf_ for name, each in fitted.items()})
 
@@ -126,7 +130,3 @@ def _fit(texts: np.ndarray) -> Any:
         return TfidfVectorizer(min_df=2, **options).fit(texts)
     except ValueError:
         return TfidfVectorizer(**options).fit(texts)
-
-
-def _has_words(texts: np.ndarray) -> bool:
-    return any(letter.isalnum() for text in texts for letter in text)

@@ -176,7 +176,6 @@ class Linear(Expert):
 
 
 def _settings(task: Task, features: Any) -> list[Setting]:
-    """Return the settings to compare."""
     ridge = [Setting(penalty) for penalty in (0.03, 0.3, 3.0)]
     if task.terms:
         texts_beside = [Setting(0.03, texts=3.0), Setting(0.3, texts=3.0), Setting(0.03, texts=10.0)]

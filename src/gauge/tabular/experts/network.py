@@ -89,7 +89,6 @@ class NetworkExpert(Expert):
 
     @property
     def _batch_rows(self) -> int:
-        """How many rows are read at once."""
         counts = self.network.encoder.unit_counts
         if self.device.type != "cpu":
             return 4096

@@ -81,8 +81,6 @@ ClassWeights = Annotated[np.ndarray, stored(list[Annotated[float, Field(ge=0)]],
 
 @dataclass(frozen=True)
 class HistoryLine:
-    """One line of the history."""
-
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     stage: str
@@ -92,7 +90,6 @@ class HistoryLine:
 
 
 def read_history(folder: Path) -> list[dict[str, Any]]:
-    """Return the losses of every epoch."""
     path = folder / HISTORY
     with usable(path):
         lines = [json.loads(line) for line in bounded_bytes(path).decode().splitlines()]

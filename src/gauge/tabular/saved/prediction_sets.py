@@ -43,7 +43,6 @@ class Group:
         return float(self.scores[rank - 1]) if rank <= len(self.scores) else float("inf")
 
     def of_class(self, number: int) -> "Group":
-        """Return the rows of this class."""
         own = self.classes == number
         return Group(int(own.sum()) * self.rows // len(own), self.scores[own], self.classes[own])
 

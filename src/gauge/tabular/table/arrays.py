@@ -125,7 +125,6 @@ def _only_row(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, Any] 
 
 
 def column_of(column: Column, values: Sequence[Any]) -> pd.Series:
-    """Values as the cells of a column."""
     return pd.Series(values, dtype=object, name=column.name)
 
 

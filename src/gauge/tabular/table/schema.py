@@ -51,7 +51,6 @@ class Encoded:
         return Encoded(inputs, observed, self.empty[rows])
 
     def with_observed(self, observed: dict[str, np.ndarray]) -> "Encoded":
-        """The same values with other flags."""
         every = np.concatenate(list(map(per_column, observed.values())), 1)
         return Encoded(self.inputs, observed, np.asarray(~every.any(1)))
 
@@ -122,7 +121,6 @@ class Schema:
 
     @cached_property
     def modalities(self) -> dict[str, tuple[Column, ...]]:
-        """The columns of each modality."""
         return by_modality(self.columns)
 
     @cached_property

@@ -266,7 +266,6 @@ class Cell(Column):
 
     @property
     def tells_rare_apart(self) -> bool:
-        """Whether it has `rare_levels`."""
         return self.level_count > self.cardinality
 
     def rare_levels(self, column: pd.Series) -> np.ndarray:

@@ -109,7 +109,6 @@ class Category(Cell):
 
     @cached_property
     def codes(self) -> dict[str, float]:
-        """The number of every category."""
         return {word: float(index) for index, word in enumerate(self.words)}
 
     @cached_property

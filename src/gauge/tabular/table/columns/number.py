@@ -92,7 +92,6 @@ class Number(Cell):
 
     @cached_property
     def quantiles(self) -> tuple[np.ndarray, np.ndarray]:
-        """`values` and `ranks` as arrays."""
         return np.array(self.values, np.float64), np.array(self.ranks, np.float64)
 
     def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:

@@ -152,7 +152,6 @@ class Text(Words):
 
     @cached_property
     def word_numbers(self) -> dict[str, int]:
-        """The number of every word."""
         return {word: number for number, word in enumerate(self.words, self.first_word)}
 
     def split(self, text: str) -> list[str]:
