@@ -218,7 +218,7 @@ class Benchmark:
         object.__setattr__(self, "settings", self.settings.with_metric(self.metric))  # what is reported also selects
 
     def load(self, split: str, data: Path | None = None) -> Dataset:
-        """The train, val or test split, or what the imputer learns from."""
+        """The train, val or test split, or what the imputer learns from, always the same for the same files in `data`."""
         if split not in ("train", "val", "test", "imputer"):
             raise ValueError(f"{self.name} has no split {split!r}; use train, val, test or imputer")
         if data is None and self.files:

@@ -15,7 +15,6 @@ __all__ = ["BENCHMARK"]
 
 @cache
 def read(split: str, data: Path) -> Dataset:
-    """One split in the order of its files."""
     return read_heart("CAD", split, data, train_rows=3_482)
 
 

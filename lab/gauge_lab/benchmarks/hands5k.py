@@ -14,7 +14,6 @@ __all__ = ["BENCHMARK"]
 
 @cache
 def read(split: str, data: Path | None = None) -> Dataset:
-    """One split, always the same; `data` is not needed."""
     (digits,) = draw_digits(split, 1).T
     return handwritings(split, dict.fromkeys(VIEWS, digits), digits)
 

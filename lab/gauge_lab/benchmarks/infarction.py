@@ -13,7 +13,6 @@ __all__ = ["BENCHMARK"]
 
 @cache
 def read(split: str, data: Path) -> Dataset:
-    """One split in the order of its files."""
     return read_heart("Infarction", split, data, train_rows=1_552)
 
 

@@ -20,7 +20,6 @@ SIZES = {"train": 60_000, "val": 3_000, "test": 7_000}
 
 @cache
 def read(split: str, data: Path) -> Dataset:
-    """One split, always the same for the same files under `data`."""
     published = first_folder(data, ("PolyMNIST", "."), f"train/{VIEWS[0]}")
     if published:
         return _published(split, published)

@@ -36,7 +36,6 @@ def digits_by_split() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 @cache
 def read(split: str, data: Path | None = None) -> Dataset:
-    """One split, always the same; `data` is not needed."""
     digits, labels = digits_by_split()[split]
     return view_dataset(split, *build_views(digits, labels, package_photos(), seed=SEED + list(SIZES).index(split)))
 

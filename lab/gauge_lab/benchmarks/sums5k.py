@@ -15,7 +15,6 @@ VIEWS = {"a0": 0, "a1": 0, "b0": 1, "b1": 1}  # name -> which of the two digits 
 
 @cache
 def read(split: str, data: Path | None = None) -> Dataset:
-    """One split, always the same; `data` is not needed."""
     digits = draw_digits(split, 2)
     return handwritings(split, {name: digits[:, which] for name, which in VIEWS.items()}, digits.sum(1))
 

@@ -23,7 +23,6 @@ TAIL_FLOOR = 1e-9  # DyMo's own
 UNITS_PER_PASS = 2**14  # of a stacked pass: larger ones do not fit the cache of a CPU
 
 Calibration = Literal["log", "ratio"]
-Tail = Literal["erfc", "float32"]
 
 TAILS = {
     "erfc": lambda deviation: torch.erfc(deviation / math.sqrt(2)),
@@ -70,7 +69,12 @@ class DyMo(Prepared):
     """
 
     def __init__(
-        self, backbone: AnySubset, imputer: SupportsComplete, *, calibration: Calibration = "log", tail: Tail = "erfc"
+        self,
+        backbone: AnySubset,
+        imputer: SupportsComplete,
+        *,
+        calibration: Calibration = "log",
+        tail: Literal["erfc", "float32"] = "erfc",
     ) -> None:
         super().__init__()
         pick(CALIBRATIONS, calibration, "calibration")

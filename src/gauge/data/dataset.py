@@ -242,7 +242,6 @@ class Dataset:
 
 
 def _spread(values: Tensor, observed: Tensor) -> Tensor:
-    """See `Dataset.spreads`."""
     if not values.is_floating_point():
         return torch.zeros(observed.shape[1:], device=values.device)
     columns = values.reshape(*observed.shape, -1)

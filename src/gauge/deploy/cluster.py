@@ -59,7 +59,6 @@ def predict_on_ray(predictor: Predictor, table: Path, out: Path, *, workers: int
         raise ValueError(f"{out} already exists; choose a new folder for the parts")
     size = rows_at_once(replace(predictor).classifier.columns)  # a model that cannot be read is reported here
     try:
-        import ray
         import ray.data
     except ImportError as error:
         raise ValueError(f"a cluster needs {error.name}; install it with: pip install 'gauge-ml[ray]'") from error

@@ -193,7 +193,6 @@ class ExportedClassifier(TableClassifier):
 
     @property
     def classes_(self) -> np.ndarray:
-        """The classes, by scikit-learn's name."""
         return self.classes
 
     def evidence(self, X: Any) -> NoReturn:

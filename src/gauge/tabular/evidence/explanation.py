@@ -9,7 +9,7 @@ import pandas as pd
 
 from gauge.data.files import write_text
 from gauge.reports import figures
-from gauge.reports.evidence import EvidencePage, Gain, RowEvidence, Unit, render, render_rows
+from gauge.reports.evidence import EvidencePage, Gain, RowEvidence, render, render_rows
 from gauge.tabular.evidence.effects import mean_interval
 from gauge.tabular.table.inputs import check_kept
 
@@ -160,7 +160,10 @@ class Explanation:
         for row in self.rows[:count]:
             used = sorted(row.effects.items(), key=lambda item: -abs(item[1]))[:3]
             named = ", ".join(f"{column} {100 * effect:+.0f}" for column, effect in used if effect) or "no evidence"
-            doubtful = ", ".join(f"{_unit_name(unit)} {unit.trusted:.2f}" for unit in row.doubtful[:2])
+            doubtful = ", ".join(
+                f"{unit.column if unit.name == unit.column else f'{unit.column}: {unit.name}'} {unit.trusted:.2f}"
+                for unit in row.doubtful[:2]
+            )
             line = {"row": row.title, "prediction": _prediction(row), "most used": named}
             lines.append(
                 line | ({"does not fit": doubtful} if any(each.doubtful for each in self.rows[:count]) else {})
@@ -170,7 +173,3 @@ class Explanation:
 
 def _prediction(row: RowEvidence) -> str:
     return f"{row.prediction[0]} ({100 * row.prediction[1]:.0f} %)"
-
-
-def _unit_name(unit: Unit) -> str:
-    return unit.column if unit.name == unit.column else f"{unit.column}: {unit.name}"
