@@ -135,13 +135,16 @@ def repeated_identifier(column: pd.Series) -> list[str]:
 
     >>> len(repeated_identifier(pd.Series(np.repeat(range(40), 3)))), len(repeated_identifier(pd.Series([1, 2, 3] * 40)))
     (1, 0)
+    >>> len(repeated_identifier(pd.Series([f"P{number}" for number in range(40)] * 3, name="PatID", dtype="str")))
+    1
     """
     values = column[~missing(column)]
     count = values.nunique()
-    if not 20 <= count < len(values) or len(values) > 20 * count or not (values.dtype == object or are_whole(values)):
+    if not 20 <= count < len(values) or len(values) > 20 * count or not (values.dtype.kind == "O" or are_whole(values)):
         return []
     ids = r"(?:^|[\s_.-])(?:id|ids|key|mrn|nr|no|patient|subject|person|user|customer|client|case|family|household)$"
-    if not is_named(values, ids) and (np.diff(pd.factorize(values)[0]) < 0).any():  # one returns after others
+    named = is_named(values, rf"{ids}|[a-z](?:ID|Id|Nr|No)$|nummer$")
+    if not named and (np.diff(pd.factorize(values)[0]) < 0).any():  # one returns after others
         return []
     return [
         f"{count} values with about {len(values) / count:.1f} rows each look like an identifier of groups; keep their rows "
@@ -151,7 +154,11 @@ def repeated_identifier(column: pd.Series) -> list[str]:
 
 def near_twins(cells: np.ndarray) -> list[str]:
     """That many rows have a near twin, as rows of one patient are whose groups nobody named. Only numbers that hardly repeat
-    say so, if there are five of them: in fewer dimensions all rows have near neighbours."""
+    say so, if there are five of them: in fewer dimensions all rows have near neighbours.
+
+    >>> near_twins(np.random.default_rng(0).normal(size=(300, 6)) * [1000, 500, 1, 1, 1, 1])
+    []
+    """
     from scipy.spatial import cKDTree
 
     rows = cells[:2000]
@@ -159,6 +166,7 @@ def near_twins(cells: np.ndarray) -> list[str]:
     numbers = numbers[~np.isnan(numbers).any(1)]
     if numbers.shape[1] < 5 or len(numbers) < 50:
         return []
+    numbers = (numbers - numbers.mean(0)) / numbers.std(0)  # a column with large numbers would be the only dimension
     near = cKDTree(numbers).query(numbers, 2)[0][:, 1]
     usual = np.median(np.linalg.norm(numbers - numbers[np.random.default_rng(0).permutation(len(numbers))], axis=1))
     share = float((near < 0.05 * usual).mean())

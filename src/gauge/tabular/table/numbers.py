@@ -234,27 +234,42 @@ def uses_decimal_commas(frame: pd.DataFrame) -> bool:
 
 
 def unread_numbers(texts: Iterable[str]) -> str:
-    """Why most texts, several numbers or numbers with different units, are not read as numbers; empty if they are neither.
+    """Why texts most of which are numbers, several numbers or numbers with units are not read as numbers; empty if they are
+    none of these.
 
     >>> unread_numbers(f"{100 + number}/{number % 3}" for number in range(30))[:44]
     "values such as '100/0' are several numbers, "
     >>> unread_numbers(f"{number} {('kg', 'lb')[number % 2]}" for number in range(30))[:52]
     "values such as '0 kg' are numbers with units 'kg', '"
+    >>> unread_numbers(f"{number},5{' mg/l' * (number % 2)}" for number in range(30))[:85]
+    "values such as '1,5 mg/l' are numbers with units 'mg/l', or without a unit, such as '"
+    >>> unread_numbers("negative" if number % 8 == 0 else f"{number},5" for number in range(40))[:55]
+    "most values are numbers, but 5 of 40 are not, such as '"
     """
     texts = [text.strip() for text in texts]
-    some = r"\D{0,10}\d+(?:\.\d+)?(?:(?!\.)\D{1,5}\d+(?:\.\d+)?){1,3}\D{0,10}"  # 120/80, 48.1, 11.6
+    some = r"\D{0,10}\d+(?:[.,]\d+)?(?:(?![.,]\d)\D{1,5}\d+(?:[.,]\d+)?){1,3}\D{0,10}"  # 120/80, 48.1, 11.6
     several = [text for text in texts if re.fullmatch(some, text)]
     if len(set(several)) > 20 and len(several) >= MIN_SHARE * len(texts):
         return (
             f"values such as {several[0]!r:.60} are several numbers, of which none is read as a number; if they mean "
             "something, give each a column of its own"
         )
-    measured = [(text, match[1]) for text in texts if (match := re.match(MEASURE, text))]
-    units = sorted({unit for _, unit in measured})
-    if len(set(measured)) > 20 and len(measured) >= MIN_SHARE * len(texts) and len(units) <= 5:
+    measured = [(text, match[1]) for text in texts if (match := re.match(MEASURE, re.sub(BOUND, "", text)))]
+    bare = [text for text in texts if re.fullmatch(r"[+−-]?\d(?:[\d.,'’\s]*\d)?", re.sub(BOUND, "", text))]
+    numbers, units = [*bare, *(text for text, _ in measured)], sorted({unit for _, unit in measured})
+    if len(set(numbers)) <= 20 or len(numbers) < 0.8 * len(texts) or len(units) > 5:
+        return ""
+    if len(numbers) < MIN_SHARE * len(texts):
+        other = next(text for text in texts if text not in set(numbers))
         return (
-            f"values such as {measured[0][0]!r:.60} are numbers with units {', '.join(map(repr, units))}, and not read as "
-            "numbers; write all of them as plain numbers, in one unit"
+            f"most values are numbers, but {len(texts) - len(numbers)} of {len(texts)} are not, such as {other!r:.60}, so "
+            "none is read as a number; leave these cells empty, or give them a column of their own"
+        )
+    if units:
+        without = f", or without a unit, such as {bare[0]!r:.60}," if bare else ","
+        return (
+            f"values such as {measured[0][0]!r:.60} are numbers with units {', '.join(map(repr, units))}{without} and not "
+            "read as numbers; write all of them as plain numbers, in one unit"
         )
     return ""
 

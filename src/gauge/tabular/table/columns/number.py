@@ -272,7 +272,8 @@ class Number(Cell):
                     f"column {column.name!r}, row {values.index[0]}: {first} is a {given.noun}, but the column held "
                     f"{this}s in training; give {this}s, or leave the column empty"
                 )
-            form = f"{this} such as {self.writing.example}" if self.writing.date else "number"
+            form = "number with a decimal comma" if self.writing.decimal == "," else "number"
+            form = f"{this} such as {self.writing.example}" if self.writing.date else form
             self.report_unreadable(column, unreadable, f"{first} is not a {form}", len(rows) if training else None)
         return numbers
 
