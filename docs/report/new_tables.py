@@ -203,12 +203,10 @@ def new_tables() -> str:
     return "\n".join([means(), costs(), differences(), best_single(), contents()])
 
 
-def latest() -> str:
+def latest(file: str = "last_tables") -> str:
     """Ours with the commit before a change and with one after it, on tables that both have and that were looked at once."""
-    keys, runs = ["table", "missing", "seed"], {}
-    for name, file in (("before", "last_tables-before"), ("after", "last_tables")):
-        records = pd.DataFrame(json.loads((STUDIES / f"{file}.json").read_text(encoding="utf-8")))
-        runs[name] = records.assign(**{metric: [plain[metric] for plain in records["plain"]] for metric in HIGHER})
+    keys = ["table", "missing", "seed"]
+    runs = {"before": _with_scores(f"{file}-before"), "after": _with_scores(file)}
     rivals = runs["after"][runs["after"]["model"].isin(SINGLE)].groupby(keys)[["auc", "accuracy"]].max()
     own = {name: run[run["model"] == "default"].set_index(keys) for name, run in runs.items()}
     both = own["before"].index.intersection(own["after"].index)
@@ -232,11 +230,38 @@ def latest() -> str:
     return "\n".join([*lines, ""])
 
 
+def _with_scores(file: str) -> pd.DataFrame:
+    records = pd.DataFrame(json.loads((STUDIES / f"{file}.json").read_text(encoding="utf-8")))
+    return records.assign(**{metric: [plain[metric] for plain in records["plain"]] for metric in HIGHER})
+
+
+def fresh() -> str:
+    """Ours and single rivals on the tables of the last look, by classes, over the pairs of a table and a rate that all have;
+    and in how many of them ours is above the best rival."""
+    records, keys = _with_scores("fresh_tables"), ["table", "missing"]
+    models = ["default", "fast", *(name for name in SINGLE if name in set(records["model"]))]
+    scores = records.pivot_table(index=[*keys, "classes"], columns="model", values=[*HIGHER, "cpu_seconds"]).dropna()
+    blocks = []
+    for kind, part in (("two classes", scores.query("classes == 2")), ("more classes", scores.query("classes > 2"))):
+        columns = "AUC, % | log loss | accuracy, % | CPU s, median | above the best rival by AUC | by accuracy"
+        lines = [f"| {kind}, {len(part)} pairs | {columns} |", "|---" * 7 + "|"]
+        for model in models:
+            means = {metric: part[metric][model].mean() for metric in HIGHER}
+            wins = [
+                f"{(part[metric][model] > part[metric][models[2:]].max(axis=1)).sum()}" if model in models[:2] else ""
+                for metric in ("auc", "accuracy")
+            ]
+            cells = f"{100 * means['auc']:.1f} | {means['log_loss']:.3f} | {100 * means['accuracy']:.1f}"
+            cost = f"{part['cpu_seconds'][model].median():.1f}"
+            lines.append(f"| {model} | {cells} | {cost} | {' | '.join(wins)} |")
+        blocks.append("\n".join([*lines, ""]))
+    return "\n".join(blocks)
+
+
 def complete_tables() -> str:
     """`default` minus `fast` where no cell is blank: what the network brings there."""
     lines = ["| tables | AUC, points | log loss | tables on which the log loss is lower |", "|---" * 4 + "|"]
-    last = pd.DataFrame(json.loads((STUDIES / "last_tables.json").read_text(encoding="utf-8")))
-    last = last.assign(**{metric: [plain[metric] for plain in last["plain"]] for metric in HIGHER})
+    last = _with_scores("last_tables")
     for name, records in (("the first tables of this page", _records()), ("those of the latest changes", last)):
         part = records[(records["missing"] == 0) & (records["columns"] > 1)]
         auc, loss = (
@@ -250,8 +275,7 @@ def complete_tables() -> str:
 
 def pytabkit() -> str:
     """Models of pytabkit beside ours and single rivals: means over the tables that all have, by the share of blank cells."""
-    records = pd.DataFrame(json.loads((STUDIES / "pytabkit.json").read_text(encoding="utf-8")))
-    records = records.assign(**{metric: [plain[metric] for plain in records["plain"]] for metric in HIGHER})
+    records = _with_scores("pytabkit")
     blocks = []
     for rate in sorted(set(records["missing"])):
         part = records[records["missing"] == rate]
@@ -295,6 +319,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "how-good": how_good,
     "wide": wide,
     "latest": latest,
+    "fresh": fresh,
+    "fresh-before": lambda: latest("fresh_tables"),
     "complete-tables": complete_tables,
     "pytabkit": pytabkit,
 }

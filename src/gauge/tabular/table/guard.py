@@ -223,7 +223,7 @@ class Watch:
 
     def expected(self) -> Iterator[str]:
         """What counts as missing, and may do so by chance: categories that are new, where many were rare in training."""
-        return (f"{seen}, as many as training lets expect" for seen in self.seen.values() if seen.end and self._by_chance(seen))
+        return (f"{seen}, as is usual" for seen in self.seen.values() if seen.end and self._by_chance(seen))
 
     def _by_chance(self, seen: Seen) -> bool:
         rows = max(self.count, seen.count)
