@@ -31,6 +31,18 @@ def test_an_effect_is_what_closing_the_gate_of_one_token_does_to_the_probability
     assert "used" not in wrapped.explain(**inputs).to_frame()
 
 
+def test_what_is_measured_knows_no_dropout_and_leaves_the_mode_as_it_was():
+    wrapped = wrap(small("Bert"))
+    expected = wrapped.explain(**batch("Bert"), exact=True)
+    wrapped.train().model.classifier.eval()
+    measured = wrapped.explain(**batch("Bert"), exact=True)
+    assert torch.equal(measured.effects, expected.effects)
+    assert torch.equal(wrapped.predict(**batch("Bert")).logits, expected.logits)
+    assert wrapped.training
+    assert wrapped.model.bert.training
+    assert not wrapped.model.classifier.training
+
+
 def test_a_page_names_the_words_for_and_against_the_prediction(tmp_path):
     explanation = wrap(small("Bert")).explain(**batch("Bert"), exact=True)
     explanation.to_html(tmp_path / "page.html", names=WORDS, labels=["LABEL_0", "LABEL_1"])

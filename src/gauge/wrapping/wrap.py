@@ -153,7 +153,7 @@ class Wrapped(nn.Module):
 
     @torch.no_grad()
     def predict(self, *args: Any, **inputs: Any) -> Prediction:
-        """Return logits, evidence and gates.
+        """Return logits, evidence and gates, in eval mode.
 
         Parameters
         ----------
@@ -170,13 +170,14 @@ class Wrapped(nn.Module):
         >>> model.predict(input_ids=words).gates
         tensor([[1., 1., 1.]])
         """
-        classifier = self.read(*args, **inputs)
-        evidence, gates = self._weigh(classifier)
-        return Prediction(classifier(classifier.tokens, attention_bias(gates)), evidence, gates)
+        with evaluated(self):  # dropout would blur what is measured
+            classifier = self.read(*args, **inputs)
+            evidence, gates = self._weigh(classifier)
+            return Prediction(classifier(classifier.tokens, attention_bias(gates)), evidence, gates)
 
     @torch.no_grad()
     def explain(self, *args: Any, exact: bool = False, **inputs: Any) -> TokenExplanation:
-        """Return score, gate and attention of every token.
+        """Return score, gate and attention of every token, in eval mode.
 
         Parameters
         ----------
@@ -196,27 +197,28 @@ class Wrapped(nn.Module):
         >>> model.explain(input_ids=words, exact=True).effects.shape
         torch.Size([1, 3])
         """
-        classifier = self.read(*args, **inputs)
-        evidence, gates = self._weigh(classifier)
-        bias = attention_bias(gates)
-        readers = classifier.reading_positions
+        with evaluated(self):
+            classifier = self.read(*args, **inputs)
+            evidence, gates = self._weigh(classifier)
+            bias = attention_bias(gates)
+            readers = classifier.reading_positions
 
-        def received(attn_bias: Tensor | None) -> Tensor:
-            weights = classifier.attention(classifier.tokens, attn_bias)[..., classifier.fixed :].mean(1)
-            return (weights * readers[..., None]).sum(1) / readers.sum(1, keepdim=True).clamp_min(1)
+            def received(attn_bias: Tensor | None) -> Tensor:
+                weights = classifier.attention(classifier.tokens, attn_bias)[..., classifier.fixed :].mean(1)
+                return (weights * readers[..., None]).sum(1) / readers.sum(1, keepdim=True).clamp_min(1)
 
-        logits = classifier(classifier.tokens, bias)
-        return TokenExplanation(
-            logits,
-            evidence,
-            gates,
-            classifier.visible,
-            received(None),
-            received(bias),
-            effects_of_closing(classifier, gates) if exact else None,
-            _class_names(self.model, logits.shape[1]),
-            self._facts(),
-        )
+            logits = classifier(classifier.tokens, bias)
+            return TokenExplanation(
+                logits,
+                evidence,
+                gates,
+                classifier.visible,
+                received(None),
+                received(bias),
+                effects_of_closing(classifier, gates) if exact else None,
+                _class_names(self.model, logits.shape[1]),
+                self._facts(),
+            )
 
     def _facts(self) -> dict[str, str]:
         threshold, temperature = self.gate.threshold.item(), self.gate.log_temperature.exp().item()
