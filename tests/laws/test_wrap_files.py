@@ -53,6 +53,19 @@ class Choosing(Own):
         return super().forward(x if x.sum() > 0 else -x)
 
 
+class Padded(nn.Module):
+    """torch's encoder of texts, which gets their padding."""
+
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+        self.embed, self.head = nn.Embedding(20, 16), nn.Linear(16, 3)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, input_ids, attention_mask):
+        return self.head(self.encoder(self.embed(input_ids), src_key_padding_mask=attention_mask == 0)[:, 0])
+
+
 def own(kind=Own):
     with seeded(0, "own"):
         return kind().eval(), {"x": torch.rand(2, 5, 4)}
@@ -153,10 +166,12 @@ def test_a_scorer_without_a_name_is_not_saved(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["Bert", "DistilBert", "ViT", "Dinov2"])
+@pytest.mark.parametrize("name", ["Bert", "DistilBert", "ViT", "Dinov2", "Torch"])
 def test_an_exported_model_gives_the_predictions_scores_and_gates_of_the_wrapped_one(name, tmp_path):
     session = pytest.importorskip("onnxruntime").InferenceSession
-    wrapped, inputs = wrap(small(name), gate=Gate(threshold=0.3)), batch(name)
+    with seeded(0, "torch"):
+        model, inputs = (Padded().eval(), batch("Bert")) if name == "Torch" else (small(name), batch(name))
+    wrapped = wrap(model, gate=Gate(threshold=0.3))
     with unchecked():
         exported = export_wrapped(wrapped, tmp_path / "model.onnx", inputs)
     assert exported.difference < 1e-5

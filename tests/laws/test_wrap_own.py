@@ -76,7 +76,8 @@ class Own(nn.Module):
 
     def __init__(self, head="class token", attention="one head", wrong=None):
         super().__init__()
-        self.words, self.patches, self.classes = nn.Embedding(20, 16), nn.Conv2d(3, 16, 4, 4), nn.Linear(16, 3)
+        self.words, self.patches = nn.Embedding(20, 16), nn.Conv2d(3, 16, 4, 4)
+        self.classes = nn.Linear(16, 1 if wrong == "one logit" else 3)
         self.mark = nn.Parameter(torch.randn(1, 1, 16))
         self.blocks = nn.ModuleList(Block(ATTENTIONS[attention]) for _ in range(2))
         self.head, self.wrong = head, wrong
@@ -179,6 +180,7 @@ def test_a_mask_that_means_the_opposite_of_its_name_is_refused(length):
         ({"wrong": "random order"}, "the tokens of Own differ between two passes over the same inputs in eval mode"),
         ({"head": "mean", "wrong": "queries"}, "3 positions that the blocks of Own read do not depend on its inputs"),
         ({"head": "mean", "wrong": "several sequences"}, "Own has logits of 2 samples from 4 sequences; wrap needs"),
+        ({"wrong": "one logit"}, r"needs two logits or more, but Own returns \[2, 1\].*; train it with num_labels=2"),
         ({"wrong": "tuple"}, r"blocks of Own reads a tuple; wrap needs blocks over sequences \[b, s, c\]"),
     ],
 )

@@ -272,6 +272,11 @@ def logits_of(output: Output, model: nn.Module) -> Float[Tensor, "b k"]:
             f"wrap needs a classifier that returns logits [b, k], but {type(model).__name__} returns {got}; use a model "
             "with a classification head, or a module that adds one"
         )
+    if logits.shape[1] < 2:
+        raise ValueError(
+            f"wrap needs two logits or more, but {type(model).__name__} returns {list(logits.shape)}, whose probabilities "
+            "are all 1; train it with num_labels=2, or add a zero logit"
+        )
     return logits
 
 
@@ -298,7 +303,7 @@ def _check_layout(model: nn.Module, blocks: nn.Module, sequence: Tensor, inputs:
 
 def _visible(
     sequence: Tensor, inputs: Mapping[str, Any], of_block: Mapping[str, Any]
-) -> tuple[Bool[Tensor, "b s"], bool]:
+) -> tuple[Bool[Tensor, "b s"], bool | Bool[Tensor, ""]]:
     """Where the sequence is no padding: by the mask among the inputs of the model or, if that has another shape (as that of
     a waveform), by the one that the first block gets; and whether that is a mask of truth values, by its name."""
     size = sequence.shape[:2]
@@ -314,8 +319,10 @@ def _visible(
                 shown = mask if mask.dtype == torch.bool else mask > hidden
                 return shown.flatten(1, 2).any(1).expand(size), False
             if mask.shape == size:
-                additive = mask.is_floating_point() and bool((mask <= 0).all())
-                return (mask > hidden, False) if additive else (mask.bool() == visible, True)
+                additive = (
+                    mask <= 0
+                ).all() & mask.is_floating_point()  # stays a tensor, as an export cannot branch on it
+                return torch.where(additive, mask > hidden, mask.bool() == visible), ~additive
     return torch.ones(size, dtype=torch.bool, device=sequence.device), False
 
 
