@@ -74,8 +74,19 @@ def test_a_browser_opens_pages_of_texts_and_images(tmp_path):
 
 def test_names_and_images_have_to_fit_the_tokens(tmp_path):
     explanation = wrap(small("Bert")).explain(**batch("Bert"))
-    with pytest.raises(ValueError, match="sample 0 has 6 tokens but 2 names; give one for every token after the fixed"):
-        explanation.to_html(tmp_path / "page.html", names=[["a", "b"], ["c"]])
+    one_too_many = [["[CLS]", *words] for words in WORDS]
+    for names, message in (
+        ([["a", "b"], ["c"]], "sample 0 has 6 tokens but 2 names; give one for every token after the fixed"),
+        (one_too_many, r"sample 0 has 6 tokens but 7 names; .* \(leave out the first 1\)"),
+        ([WORDS[0], one_too_many[1]], "sample 1 has 4 tokens but 5 names"),
+        (WORDS[:1], "names are of 1 samples, not of the 2 explained; give a list for each"),
+    ):
+        for show in (explanation.to_frame, lambda given: explanation.to_html(tmp_path / "page.html", names=given)):
+            with pytest.raises(ValueError, match=message):
+                show(names)
+    assert (
+        explanation.to_frame([[*words, *["[PAD]"] * (6 - len(words))] for words in WORDS])["name"].iloc[-1] == "[SEP]"
+    )
     with pytest.raises(ValueError, match="6 tokens do not form a grid on 16 x 16 pixels; leave images out"):
         explanation.to_html(tmp_path / "page.html", images=torch.zeros(2, 3, 16, 16))
     assert not (tmp_path / "page.html").exists()

@@ -227,7 +227,7 @@ class Gauge(Method):
         self.score = SCORERS.get(score) if isinstance(score, str) else score
         zscore = uses_zscore(sum(encoder.unit_counts.values()), self.gating.normalization)
         own = Gate(ZSCORE_THRESHOLD if zscore else RAW_THRESHOLD) if self.gating.gates_units else None
-        self.gate = gate or own
+        self.gate = own if gate is None else gate
 
     def gate_parameters(self) -> list[nn.Parameter]:
         return list(self.gate.parameters()) if isinstance(self.gate, Gate) else []

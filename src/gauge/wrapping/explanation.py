@@ -38,6 +38,8 @@ class TokenExplanation:
         The names of the classes.
     facts
         What a page says about the model.
+    fixed
+        The number of first positions, which have no gate.
 
     Examples
     --------
@@ -54,6 +56,7 @@ class TokenExplanation:
     effects: Float[Tensor, "b n"] | None = None
     classes: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
+    fixed: int = 0
 
     def to_frame(self, names: Sequence[Sequence[str]] | None = None) -> "pd.DataFrame":
         """Return a line for every token that is not padding.
@@ -86,6 +89,7 @@ class TokenExplanation:
             values["used"] = self.effects
         columns: dict[str, Any] = {"sample": sample.cpu(), "token": token.cpu()}
         if names is not None:
+            self._check_names(names)
             columns["name"] = [names[i][j] for i, j in zip(sample.tolist(), token.tolist(), strict=True)]
         return pd.DataFrame(columns | {name: value[self.visible].float().cpu() for name, value in values.items()})
 
@@ -117,6 +121,8 @@ class TokenExplanation:
         """
         from gauge.reports.evidence import EvidencePage, render
 
+        if names is not None and images is None:
+            self._check_names(names)
         rows = tuple(
             self._row(
                 sample,
@@ -128,6 +134,19 @@ class TokenExplanation:
         )
         lead = f"How {self.facts.get('Model', 'a Transformer')} read {len(rows)} samples, token by token."
         write_text(Path(path), render(EvidencePage("Which tokens were used?", lead, rows, self.facts, part="token")))
+
+    def _check_names(self, names: Sequence[Sequence[str]]) -> None:
+        """Raise an error unless each sample has a name for every token, with or without padding at the end."""
+        samples, padded = self.gates.shape
+        if len(names) != samples:
+            raise ValueError(f"names are of {len(names)} samples, not of the {samples} explained; give a list for each")
+        for sample, (own, visible) in enumerate(zip(names, self.visible, strict=True)):
+            count = int(visible.nonzero().max()) + 1 if visible.any() else padded
+            if len(own) not in (count, padded):
+                raise ValueError(
+                    f"sample {sample} has {count} tokens but {len(own)} names; give one for every token after the fixed "
+                    f"positions (leave out the first {self.fixed})"
+                )
 
     def _row(self, sample: int, names: Sequence[str] | None, image: Tensor | None, label: str | None) -> "RowEvidence":
         from gauge.reports.evidence import RowEvidence
@@ -141,11 +160,6 @@ class TokenExplanation:
             names = [f"row {token // width + 1}, column {token % width + 1}" for token in range(self.gates.shape[1])]
         elif names is None:
             names = [str(token) for token in range(self.gates.shape[1])]
-        elif len(names) <= tokens[-1]:
-            raise ValueError(
-                f"sample {sample} has {tokens[-1] + 1} tokens but {len(names)} names; give one for every token after the "
-                "fixed positions"
-            )
         units = tuple(self._unit(sample, token, column, names[token]) for token in tokens)
         ungated, gated = (self._prediction(logits[sample]) for logits in (self.evidence.logits, self.logits))
         return RowEvidence(f"Sample {sample}", gated, units, images, label=label, ungated=ungated)

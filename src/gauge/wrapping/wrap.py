@@ -78,7 +78,7 @@ def wrap(
         raise ValueError("this model is wrapped already; use it as it is, or wrap its .model anew")
     if fixed is not None and fixed < 0:
         raise ValueError(f"fixed is {fixed}; give the number of positions that are never gated, 0 or more")
-    wrapped = Wrapped(model, fixed=fixed, gate=gate or Gate(), score=score, max_leak=max_leak)
+    wrapped = Wrapped(model, fixed=fixed, gate=Gate() if gate is None else gate, score=score, max_leak=max_leak)
     wrapped.applies_gates, wrapped.training = gate is not None, model.training
     return wrapped
 
@@ -218,6 +218,7 @@ class Wrapped(nn.Module):
                 effects_of_closing(classifier, gates) if exact else None,
                 _class_names(self.model, logits.shape[1]),
                 self._facts(),
+                classifier.fixed,
             )
 
     def _facts(self) -> dict[str, str]:
