@@ -74,7 +74,8 @@ class GaugePlusClassifier:
     trust
         Whether to learn how far each modality can be trusted, from training samples some of whose modalities are swapped.
     settings
-        How to train. By default for up to 100 epochs, until 20 of them have not improved the validation accuracy.
+        How to train. What they do not set is that of the classifier: up to 100 epochs, in batches of 64 and with a cosine
+        schedule, until 20 epochs have not improved the validation accuracy, complete and under random subsets.
     device
         "cpu", "cuda", "cuda:1" or "mps"; by default a GPU if there is one.
     verbose
@@ -114,7 +115,8 @@ class GaugePlusClassifier:
         verbose: bool = True,
     ) -> None:
         selected = {"epochs": 100, "batch_size": 64, "schedule": "cosine", "selection": ("complete", "any-subset")}
-        settings = settings or TrainSettings.parse(selected, "settings")
+        given = {} if settings is None else {name: getattr(settings, name) for name in settings.model_fields_set}
+        settings = TrainSettings.parse(selected | given, "settings")
         if trust and not settings.corrupt:
             settings = settings.model_copy(update={"corrupt": Corruption(swapped=0.2)})
         names = list(map(str, classes)) if isinstance(classes, Iterable) and not isinstance(classes, str) else []
