@@ -54,10 +54,18 @@ def test_it_learns_and_is_evaluated_under_every_subset(fitted):
 
 
 def test_progress_shows_the_validation_score_also_where_it_selects_nothing(capsys):
-    encoders, settings = {"image": Rows(), "ink": "columns"}, TrainSettings(epochs=1)
+    encoders, settings = {"image": Rows(), "ink": "columns"}, TrainSettings(epochs=1, selection=())
     with unchecked():
         GaugePlusClassifier(encoders, ["zero", "one", "two"], settings=settings).fit(two_modalities())
     assert "GAUGE+: epoch 1 of 1, validation " in capsys.readouterr().err
+
+
+def test_settings_that_are_not_given_are_those_of_the_classifier():
+    encoders, classes = {"ink": "columns"}, ["zero", "one"]
+    given = TrainSettings(epochs=7, batch_size=256)  # the default of other models
+    own, chosen = (GaugePlusClassifier(encoders, classes, settings=each).description.settings for each in (None, given))
+    assert chosen == own.model_copy(update={"epochs": 7, "batch_size": 256})
+    assert own.selection
 
 
 def test_effects_are_exact_and_votes_and_subsets_are_shown(fitted, tmp_path):
@@ -225,6 +233,7 @@ def test_pairs_and_loaders_of_them_give_the_same_samples():
             "returns tuple for 3 samples; an encoder returns a tensor",
         ),
         (nn.Sequential(nn.Flatten(0), nn.Unflatten(0, (3, 32)), nn.Softmax(0)), "sample alone than in a batch|cannot"),
+        (nn.Embedding(9, 4), r"if they are codes, give whole numbers \(in check_encoder, dtype=torch.long\)"),
         ("mlp", "an encoder is an nn.Module, not a str"),
     ],
 )

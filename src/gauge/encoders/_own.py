@@ -89,9 +89,11 @@ def _checked(module: nn.Module, shape: Sequence[int], dtype: torch.dtype) -> Flo
         try:
             units, alone = _units(module, samples), [_units(module, sample[None]) for sample in samples]
         except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
+            codes = dtype.is_floating_point and any(isinstance(each, nn.Embedding) for each in module.modules())
+            numbers = "; if they are codes, give whole numbers (in check_encoder, dtype=torch.long)" if codes else ""
             raise ValueError(
                 f"{name} cannot read samples of shape {tuple(shape)} ({error}); change its layers, or the shape of the data "
-                "(values[:, None] adds a channel, values.flatten(1) makes rows)"
+                f"(values[:, None] adds a channel, values.flatten(1) makes rows){numbers}"
             ) from error
         made = list(units.shape) if isinstance(units, Tensor) else type(units).__name__
         if isinstance(made, str) or len(made) != 3 or made[0] != len(samples):
