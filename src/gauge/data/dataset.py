@@ -22,7 +22,7 @@ def as_values(stored: Tensor) -> Tensor:
     return stored.float() / 255 if stored.dtype == torch.uint8 else stored
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """Samples of several modalities, with labels and flags for what is observed; `gather` makes one of arrays and lists.
 
@@ -86,6 +86,13 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        parts = [
+            f"{name} {list(shape)} observed {self.observed[name].float().mean():.0%}"
+            for name, shape in self.shapes.items()
+        ]
+        return f"Dataset({self.split!r}, {len(self)} samples: {', '.join(parts)})"
 
     @property
     def device(self) -> torch.device:
