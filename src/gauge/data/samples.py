@@ -50,23 +50,41 @@ def gather(
         samples, labels = {name: [x.get(name) for x, _ in pairs] for name in names}, [y for _, y in pairs]
     columns = {name: _column(name, given) for name, given in samples.items()}
     rows = len(next(iter(columns.values()))[0]) if columns else 0
+    if isinstance(labels, pd.Series):
+        labels = labels.to_numpy(copy=True)  # by position, whatever its index
     try:
         given = torch.full((rows,), UNLABELLED) if labels is None else torch.as_tensor(labels)
         numbers = given.long() if given.ndim == 1 else given[:, None]
         if given.ndim != 1 or not torch.equal(given.double(), numbers.double()):
             raise TypeError
     except (RuntimeError, TypeError, ValueError) as error:
-        wrong = next((each for each in labels if not isinstance(each, int)), None)
+        listed = labels.tolist() if isinstance(labels, Tensor | np.ndarray) else labels
+        wrong = next((each for each in listed if not _is_class(each)), None)
         cure = "np.unique(labels, return_inverse=True) returns names and numbers"
         raise ValueError(f"labels are numbers of classes, 0, 1, ..., not {wrong!r}; {cure}") from error
+    counts = {name: len(values) for name, (values, _) in columns.items()}
+    if {*counts.values()} - {len(numbers)}:
+        raise ValueError(f"modalities have {counts} samples, and there are {len(numbers)} labels; align them")
     values, observed = ({name: column[part] for name, column in columns.items()} for part in (0, 1))
     return Dataset(split, values, numbers, observed)
+
+
+def _is_class(label: Any) -> bool:
+    number = label.item() if isinstance(label, Tensor | np.generic) and label.ndim == 0 else label
+    return isinstance(number, int | float) and number == number // 1
 
 
 def _column(name: str, given: Tensor | np.ndarray | Sequence[Any]) -> tuple[Tensor, Tensor]:
     """The values of a modality, and flags for its samples or cells."""
     if isinstance(given, pd.DataFrame):
-        given = given.to_numpy(np.float32, copy=True)
+        try:
+            given = given.to_numpy(np.float32, copy=True)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{name!r} has values that are no numbers ({error}); give codes or columns of numbers"
+            ) from error
+    elif isinstance(given, pd.Series):
+        given = list(given)
     if not isinstance(given, Tensor | np.ndarray):
         try:
             known = [torch.as_tensor(each) for each in given if each is not None]
