@@ -152,6 +152,25 @@ def test_a_modality_that_no_sample_has_is_missing(fitted):
 
 
 @unchecked()
+def test_codes_that_cannot_be_read_and_what_training_never_saw_are_named():
+    codes = torch.arange(20)[:, None] % 9
+    model = GaugePlusClassifier({"word": nn.Embedding(9, 4), "scan": "mlp"}, ["no", "yes", "never"], verbose=False)
+    model.description = model.description.model_copy(update={"settings": TrainSettings(epochs=1)})
+    data = gather({"word": codes, "scan": torch.full((20, 3), torch.nan)}, pd.Series(range(20), index=range(5, 25)) % 2)
+    assert repr(data) == "Dataset('train', 20 samples: word [1] observed 100%, scan [3] observed 0%)"
+    with pytest.warns(UserWarning, match="has class 'never', of which"), pytest.warns(match="has modality 'scan', of"):
+        model.fit(data, data)
+    with pytest.raises(
+        ValueError, match="'word' has torch.float32 values but was trained on int64; give whole numbers"
+    ):
+        model.predict(gather({"word": codes.float()}))
+    with pytest.raises(
+        ValueError, match="modality 'word': index out of range .*; give codes that are in its vocabulary"
+    ):
+        model.predict(gather({"word": codes + 1}))
+
+
+@unchecked()
 def test_whole_numbers_of_a_table_are_standardised_and_a_row_with_blank_cells_is_not_read_whole():
     table, labels = torch.randint(0, 90, (40, 3)), torch.arange(40) % 2
     one, other = (
@@ -195,6 +214,8 @@ def test_a_classifier_that_cannot_be_trained_says_why():
 def test_labels_that_are_no_numbers_of_classes_are_refused(labels):
     with unchecked(), pytest.raises(ValueError, match="labels are numbers of classes, 0, 1, ..., not .*; np.unique"):
         gather({"scan": torch.ones(2, 3)}, labels)
+    with unchecked(), pytest.raises(ValueError, match="not 0.5; np.unique"):
+        gather({"scan": torch.ones(3, 3)}, np.array([1, 0.5, 2]))
 
 
 @pytest.mark.parametrize(
@@ -204,6 +225,11 @@ def test_labels_that_are_no_numbers_of_classes_are_refused(labels):
         ({"scan": [None, None]}, "no sample has 'scan'; leave it out"),
         ({"scan": [[1.0, None], [1.0, 2.0]]}, "'scan' has values that are no numbers .*; write NaN for a missing cell"),
         ({"scan": [torch.ones(2), torch.ones(3)]}, r"have the shapes \[\(2,\), \(3,\)\]; resize or pad them to one"),
+        ({"scan": pd.DataFrame({"a": ["x"]})}, "'scan' has values that are no numbers .*; give codes or columns"),
+        (
+            {"scan": torch.ones(2, 3), "b": torch.ones(3, 3)},
+            "modalities have {'scan': 2, 'b': 3} samples, and .*; align",
+        ),
         ({"photo": torch.tensor([[[1.0, 2.0]], [[1.0, torch.nan]]])}, "sample 1 of 'photo' is NaN in part"),
     ],
 )

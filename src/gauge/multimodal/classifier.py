@@ -1,5 +1,6 @@
 """GaugePlusClassifier: a classifier of samples with several modalities, any of them missing."""
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -176,6 +177,7 @@ class GaugePlusClassifier:
         if val is None:
             order = permutation(len(train), self.description.settings.seed, "held out")
             val, train = train.take(order[: len(train) // 5]), train.take(order[len(train) // 5 :])
+        self._warn_of_unseen(train)
         dtypes = {name: str(values.dtype).removeprefix("torch.") for name, values in train.inputs.items()}
         by_cell = [
             name for name in train.shapes if any(data.observed.get(name, data.labels).ndim > 1 for data in (train, val))
@@ -420,6 +422,18 @@ class GaugePlusClassifier:
         if labelled and not data.labelled.all():
             raise ValueError(f"{int((~data.labelled).sum())} of {len(data)} samples have no label; take() the others")
 
+    def _warn_of_unseen(self, train: Dataset) -> None:
+        counts = train.labels.bincount(minlength=len(self.description.classes)).tolist()
+        classes = [name for name, count in zip(self.description.classes, counts, strict=True) if not count]
+        modalities = [name for name, flags in train.observed.items() if not flags.any()]
+        for kind, names in (("class", classes), ("modality", modalities)):
+            if names:
+                warnings.warn(
+                    f"no training sample has {kind} {', '.join(map(repr, names))}, of which nothing is learned; add some "
+                    "that have it, or leave it out",
+                    stacklevel=3,
+                )
+
     def _on_device(self, data: Dataset, module: GaugePlus | None = None) -> Dataset:
         """The samples for the module, in the order of training; of modalities that they do not have, nothing is observed."""
         self._check_samples(data)
@@ -433,6 +447,10 @@ class GaugePlusClassifier:
                     f"cells of {name!r} are blank, and its encoder reads them together; use 'columns', which reads each by "
                     "itself, or fill them first"
                 )
+        for name, values in data.inputs.items():
+            known, codes = self.description.dtypes[name], self.description.encoders[name][0] in ("", "tokens")
+            if codes and values.is_floating_point() and known in ("int32", "int64"):
+                raise ValueError(f"{name!r} has {values.dtype} values but was trained on {known}; give whole numbers")
         inputs, observed = {}, {}
         for name, shape in shapes.items():
             missing = torch.zeros(1, dtype=getattr(torch, self.description.dtypes[name])).expand(len(data), *shape)

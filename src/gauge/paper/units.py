@@ -90,7 +90,10 @@ class UnitEncoder(nn.Module):
         return isinstance(encoder, Encoder) and encoder.whole
 
     def _content(self, name: str, batch: Batch) -> Tensor:
-        emitted = self.encoders[name](batch.inputs[name], batch.observed[name])
+        try:
+            emitted = self.encoders[name](batch.inputs[name], batch.observed[name])
+        except IndexError as error:  # of an embedding
+            raise ValueError(f"modality {name!r}: {error}; give codes that are in its vocabulary") from error
         if emitted.ndim != 3 or emitted.shape[1] != self.unit_counts[name]:
             raise ValueError(
                 f"encoder {name!r} says it emits {self.unit_counts[name]} units but gave a tensor of shape "
