@@ -185,3 +185,13 @@ def test_the_number_of_fixed_positions_is_checked():
         wrap(small("Bert"), fixed=-1)
     with pytest.raises(ValueError, match="fixed is 9, but the blocks of Bert.* read 7 positions; fix fewer"):
         wrap(small("Bert"), fixed=9).predict(**texts("Bert"))
+    with pytest.raises(
+        ValueError, match="fixed is 7, as many as there are positions, so that no token has a gate; fix"
+    ):
+        wrap(small("Bert"), fixed=7).predict(**texts("Bert"))
+
+
+def test_a_row_of_padding_that_has_no_logits_of_its_own_is_named():
+    inputs = texts("Bert") | {"attention_mask": torch.tensor([[1] * 7, [0] * 7])}
+    with unchecked(), pytest.raises(ValueError, match="sample 1 is all padding, .*; leave it out of the first batch"):
+        wrap(built(Encoder)).predict(**inputs)

@@ -30,6 +30,11 @@ def check_logits(classifier: TokenClassifier) -> None:
     for way, compared in (("read through its tokens", logits), ("with open gates", opened)):
         difference = float((compared - own).nan_to_num().abs().max())
         if difference > tolerance or not torch.equal(compared.isnan(), own.isnan()):
+            if not (filled := classifier.visible.any(1)).all():
+                raise ValueError(
+                    f"sample {int(filled.int().argmin())} is all padding, for which {name} {way} has other logits; leave it "
+                    "out of the first batch"
+                )
             raise ValueError(
                 f"{name} {way} has other logits than the model itself, by up to {difference:.3g} in a logit; wrap does "
                 "not support it, as something beside the tokens enters its blocks"

@@ -262,6 +262,10 @@ class Wrapped(nn.Module):
         classifier = self._classifier(args, inputs, self.attentions)
         if self.leak is not None and classifier.tokens.shape[1] <= self.longest:
             return classifier
+        if self.fixed is not None and not classifier.tokens.shape[1]:
+            raise ValueError(
+                f"fixed is {self.fixed}, as many as there are positions, so that no token has a gate; fix fewer"
+            )
         classifier.attentions = None
         with evaluated(self.model):  # dropout in its embeddings would change the tokens
             fixed = self._check(self._classifier(args, inputs))
