@@ -136,7 +136,8 @@ class GaugePlus(Prepared):
         Returns
         -------
         dict
-            The terms whose sum training minimises: "task", "heads" and, if it is learned, "trust".
+            The terms whose sum training minimises: "task"; with an imputer and random subsets also "masked", with heads
+            "heads", and with trust "trust".
 
         Examples
         --------
@@ -145,10 +146,11 @@ class GaugePlus(Prepared):
         """
         assert batch.labels is not None
         reading = self.read(batch)
-        under = reading if reading.visible is None else self._under_subsets(reading)
+        imputed = reading.visible is None  # nothing is hidden from the network
+        under = reading if imputed else self._under_subsets(reading)
         prediction = self.decide_network(under)
         terms = {"task": cross_entropy(batch, prediction.logits, weights)}
-        if reading.visible is None and self.subsets_per_step:
+        if imputed and self.subsets_per_step:
             masked = self._under_subsets(reading)
             terms["masked"] = cross_entropy(batch, masked.classifier(masked.units.tokens, None), weights)
         if reading.head_logits is not None:
