@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.decisions import score_weights
@@ -35,7 +36,7 @@ from gauge.tabular.table.rows import unread_contents
 from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits
 from gauge.tabular.table.stream import Stream
-from gauge.training.device import cpu_threads, pick_device
+from gauge.training.device import cpu_threads, num_threads, pick_device
 
 if TYPE_CHECKING:  # scikit-learn has no types: as bases its classes would let every misspelt name pass
     from gauge.plus.gauge_plus import GaugePlus
@@ -772,7 +773,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     ) -> dict[str, Any]:
         """Train these experts, and trust; return what a fitted classifier keeps of that."""
         schema = prepared.task.rows.schema
-        with self._progress(on_epoch) as report, self._threads(schema):
+        # BLAS has threads of its own, which wait for each other beside another busy process
+        with self._progress(on_epoch) as report, self._threads(schema), threadpool_limits(num_threads() or None):
             task = replace(prepared.task, on_epoch=report, started=started)
             trust = CellTrust.fit(task.all_rows, task.recipe.seed) if self.trust else None
             prior = prepared.data.prior(prepared.every[: len(task.rows)])

@@ -194,7 +194,13 @@ def _data(task: Task, rows: np.ndarray, cells: np.ndarray, train: "lightgbm.Data
         weight=task.weights[rows],
         categorical_feature=categorical,
         free_raw_data=False,
-        params={"verbosity": -1, "min_data_in_bin": 1, "feature_pre_filter": False, "max_bin": bins},
+        params={
+            "verbosity": -1,
+            "min_data_in_bin": 1,
+            "feature_pre_filter": False,
+            "max_bin": bins,
+            "num_threads": num_threads(),
+        },
     )
 
 
