@@ -247,10 +247,8 @@ def fresh() -> str:
         lines = [f"| {kind}, {len(part)} pairs | {columns} |", "|---" * 7 + "|"]
         for model in models:
             means = {metric: part[metric][model].mean() for metric in HIGHER}
-            wins = [
-                f"{(part[metric][model] > part[metric][models[2:]].max(axis=1)).sum()}" if model in models[:2] else ""
-                for metric in ("auc", "accuracy")
-            ]
+            best = {metric: part[metric].filter(models[2:]).to_numpy().max(1) for metric in ("auc", "accuracy")}
+            wins = [f"{(part[metric][model] > each).sum()}" * (model in models[:2]) for metric, each in best.items()]
             cells = f"{100 * means['auc']:.1f} | {means['log_loss']:.3f} | {100 * means['accuracy']:.1f}"
             cost = f"{part['cpu_seconds'][model].median():.1f}"
             lines.append(f"| {model} | {cells} | {cost} | {' | '.join(wins)} |")

@@ -41,7 +41,7 @@ def test_help_starts_without_torch(tmp_path):
     code = f"import sys, gauge, gauge.cli.main; print({names})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.split() == ["False", "False", "False"]
-    assert "Start with `gauge demo`" in " ".join(gauge("--help", cwd=tmp_path).stdout.split())
+    assert "Start with `gauge demo --table`" in " ".join(gauge("--help", cwd=tmp_path).stdout.split())
 
 
 def test_list_names_everything_also_for_machines(tmp_path):

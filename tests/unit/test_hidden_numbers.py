@@ -72,7 +72,7 @@ def test_what_is_written_in_another_way_than_in_training_is_missing_not_misread(
     with caplog.at_level(logging.WARNING):
         codes = column.numbers(pd.Series(["7.25 €", "$8", "1.200 €", "9"], name="price"))
     assert np.isnan(codes).tolist() == [True, True, False, False]
-    assert "column 'price', row 0: '7.25 €' is not a number, and 1 more cannot be read" in caplog.text
+    assert "column 'price', row 0: '7.25 €' is not a number with a decimal comma, and 1 more" in caplog.text
     column = Number.from_column(pd.Series(["12 kg", "80 kg", "95 kg"], name="weight"))
     with caplog.at_level(logging.WARNING):
         assert np.isnan(column._read(pd.Series(["500 g"], name="weight"), training=False)).all()
