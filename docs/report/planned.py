@@ -18,6 +18,7 @@ MINUTES = {
     "euclidean": 5,
     "scores": 32,
     "other-methods": 81,
+    "normalization-trained": 3,
     "face-tables": 40,
     "leaf99-equal": 39,
 }
