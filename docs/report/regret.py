@@ -33,10 +33,18 @@ def measured() -> tuple[Scores, dict[str, float]]:
                 cells = scores.setdefault(folder.removesuffix("/regret"), {}).setdefault(result.protocol, {})
                 cells.setdefault(str(result.row), {})[result.seed] = 100 * result.value
             overlaps[folder.removesuffix("/regret")] = overlap_of(result)
-    few = [
-        name for name, cells in scores.items() if min(len(row) for cell in cells.values() for row in cell.values()) < 3
-    ]
-    return {name: cells for name, cells in scores.items() if name not in few}, overlaps  # two seeds have no interval
+    whole = {name: _common_seeds(conditions) for name, conditions in scores.items()}
+    few = [name for name, cells in whole.items() if min(len(row) for cell in cells.values() for row in cell.values()) < 3]
+    return {name: cells for name, cells in whole.items() if name not in few}, overlaps  # two seeds have no interval
+
+
+def _common_seeds(conditions: Mapping[str, Mapping[str, dict[int, float]]]) -> dict[str, dict[str, dict[int, float]]]:
+    """The scores with the seeds that all rows have: a run that was stopped may have more of some rows."""
+    seeds = set.intersection(*(set(scores) for cell in conditions.values() for scores in cell.values()))
+    return {
+        condition: {row: {seed: scores[seed] for seed in sorted(seeds)} for row, scores in cell.items()}
+        for condition, cell in conditions.items()
+    }
 
 
 def regret() -> str:
