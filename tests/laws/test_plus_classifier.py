@@ -231,11 +231,26 @@ def test_labels_that_are_no_numbers_of_classes_are_refused(labels):
             "modalities have {'scan': 2, 'b': 3} samples, and .*; align",
         ),
         ({"photo": torch.tensor([[[1.0, 2.0]], [[1.0, torch.nan]]])}, "sample 1 of 'photo' is NaN in part"),
+        (
+            {"scan": [torch.ones(2), torch.ones(2).byte()]},
+            "some samples of 'scan' are bytes, from 0 to 255, and others",
+        ),
+        ({"scan": torch.ones(2, 3) * 1j}, "'scan' has complex numbers; give their real and imaginary parts as columns"),
     ],
 )
 def test_samples_that_cannot_be_gathered_are_refused(samples, message):
     with unchecked(), pytest.raises(ValueError, match=message):
         gather(samples)
+
+
+@unchecked()
+def test_the_type_of_numbers_does_not_change_a_table():
+    whole = gather({"table": torch.tensor([[1, 200], [2, 3]])})
+    for other in (torch.tensor([[1, 200], [2, 3]]).byte(), [[1, 200], [2.0, 3.0]], pd.DataFrame([[1, 200], [2, 3]])):
+        given = gather({"table": other}).batch(torch.arange(2)).inputs["table"]
+        assert torch.equal(given.double(), whole.inputs["table"].double())
+    ages = gather({"age": pd.Series([7.5, None, 9.0]), "scan": torch.ones(3, 2)})
+    assert (ages.shapes["age"], ages.observed["age"].tolist()) == ((1,), [True, False, True])
 
 
 def test_pairs_and_loaders_of_them_give_the_same_samples():

@@ -83,29 +83,40 @@ def _column(name: str, given: Tensor | np.ndarray | Sequence[Any]) -> tuple[Tens
             raise ValueError(
                 f"{name!r} has values that are no numbers ({error}); give codes or columns of numbers"
             ) from error
-    elif isinstance(given, pd.Series):
-        given = list(given)
-    if not isinstance(given, Tensor | np.ndarray):
-        try:
-            known = [torch.as_tensor(each) for each in given if each is not None]
-        except (RuntimeError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{name!r} has values that are no numbers ({error}); write NaN for a missing cell"
-            ) from error
-        shapes = {tuple(each.shape) for each in known}
-        if not shapes:
-            raise ValueError(f"no sample has {name!r}; leave it out, and what was trained with it takes it as missing")
-        if len(shapes) != 1:
-            raise ValueError(f"the samples of {name!r} have the shapes {sorted(shapes)}; resize or pad them to one")
-        present = torch.tensor([each is not None for each in given])
-        values = known[0].new_zeros(len(present), *known[0].shape)
-        values[present] = torch.stack(known)
-    else:
+    if isinstance(given, Tensor | np.ndarray):
         values, present = torch.as_tensor(given), torch.ones(len(given), dtype=torch.bool)
+    else:
+        values, present = _stacked(name, list(given))
+    if values.is_complex():
+        raise ValueError(f"{name!r} has complex numbers; give their real and imaginary parts as columns")
+    values = values[:, None] if values.ndim == 1 else values  # one number for each sample is a table of one column
     if not values.is_floating_point():
-        return (values if values.dtype in (torch.uint8, torch.int32) else values.long()), present
+        image = values.dtype == torch.uint8 and values.ndim > 2  # in a table, 7 is 7 in every type
+        return (values if image or values.dtype == torch.int32 else values.long()), present
     values, cells = values.float(), ~values.isnan().flatten(1) & present[:, None]
     partly = cells.any(1) != cells.all(1)
     if bool(partly.any()) and values.ndim != 2:
         raise ValueError(f"sample {int(partly.nonzero()[0])} of {name!r} is NaN in part; replace these values, or all")
     return values, cells if bool(partly.any()) else cells.any(1)
+
+
+def _stacked(name: str, given: list[Any]) -> tuple[Tensor, Tensor]:
+    """The samples of a list as one tensor, and flags for those that are not None."""
+    try:
+        known = [torch.as_tensor(each) for each in given if each is not None]
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"{name!r} has values that are no numbers ({error}); write NaN for a missing cell") from error
+    shapes = {tuple(each.shape) for each in known}
+    if not shapes:
+        raise ValueError(f"no sample has {name!r}; leave it out, and what was trained with it takes it as missing")
+    if len(shapes) != 1:
+        raise ValueError(f"the samples of {name!r} have the shapes {sorted(shapes)}; resize or pad them to one")
+    if len({each.dtype == torch.uint8 for each in known}) > 1:
+        raise ValueError(
+            f"some samples of {name!r} are bytes, from 0 to 255, and others are not; convert them to one type"
+        )
+    present = torch.tensor([each is not None for each in given])
+    stacked = torch.stack(known)  # of whole numbers and others, all become floats
+    values = stacked.new_zeros(len(present), *stacked.shape[1:])
+    values[present] = stacked
+    return values, present
