@@ -261,6 +261,11 @@ def test_pairs_and_loaders_of_them_give_the_same_samples():
     assert apart.observed["note"].tolist() == [False, True]
 
 
+class Double(nn.Module):
+    def forward(self, values):
+        return values.double()
+
+
 @pytest.mark.parametrize(
     ("module", "message"),
     [
@@ -276,6 +281,10 @@ def test_pairs_and_loaders_of_them_give_the_same_samples():
         (nn.Sequential(nn.Flatten(0), nn.Unflatten(0, (3, 32)), nn.Softmax(0)), "sample alone than in a batch|cannot"),
         (nn.Embedding(9, 4), r"if they are codes, give whole numbers \(in check_encoder, dtype=torch.long\)"),
         ("mlp", "an encoder is an nn.Module, not a str"),
+        (
+            nn.Sequential(nn.Flatten(), Double()),
+            "returns torch.float64, and the network reads torch.float32; end it with",
+        ),
     ],
 )
 def test_a_module_that_is_no_encoder_is_refused(module, message):

@@ -101,6 +101,8 @@ def _checked(module: nn.Module, shape: Sequence[int], dtype: torch.dtype) -> Flo
                 f"{name} returns {made} for {len(samples)} samples; an encoder returns a tensor, of a vector "
                 f"[{len(samples)}, c] or a sequence [{len(samples)}, n, c] of vectors, for example with flatten(2).mT"
             )
+        if units.dtype != torch.float32:
+            raise ValueError(f"{name} returns {units.dtype}, and the network reads torch.float32; end it with .float()")
         if not units.isfinite().all():
             raise ValueError(f"{name} returns values that are not finite for random samples; look at its layers")
     same = [torch.allclose(own[0], unit, rtol=1e-3, atol=1e-4) for own, unit in zip(alone, units, strict=True)]
