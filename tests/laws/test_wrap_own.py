@@ -193,6 +193,7 @@ HEADS = {  # of normed states [b, s, c], flags and the last layer
     "one for each place": lambda states, keep, last: last(
         states.transpose(1, 2) @ torch.arange(states.shape[1]).float()
     ),
+    "features, too": lambda states, keep, last: (states[:, 0], last(states[:, 0])),
     "probabilities": lambda states, keep, last: last(states[:, 0]).softmax(1),
 }
 
@@ -253,9 +254,11 @@ def test_an_effect_is_what_removing_the_token_from_the_sequence_changes(head):
 
 @pytest.mark.parametrize("head", list(HEADS)[5:])
 def test_a_head_from_which_no_gate_removes_a_token_is_refused(head):
-    rule = (
-        "Normed returns probabilities, whose softmax would" if head == "probabilities" else "% of a token's effect on"
-    )
+    rules = {
+        "probabilities": "Normed returns probabilities, whose",
+        "features, too": r"returns tensors of \[16, 3\] columns",
+    }
+    rule = rules.get(head, "% of a token's effect on")
     with unchecked(), pytest.raises(ValueError, match=rule):
         wrap(normed(head)).predict(WORDS)
 

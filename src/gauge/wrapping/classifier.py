@@ -318,6 +318,12 @@ def effects_of_closing(classifier: TokenClassifier, gates: Float[Tensor, "b n"])
 def logits_of(output: Output, model: nn.Module) -> Float[Tensor, "b k"]:
     logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
     if isinstance(logits, tuple | list):  # as (logits, attention), or behind a loss
+        widths = [each.shape[1] for each in logits if isinstance(each, Tensor) and each.ndim == 2]
+        if len({*widths}) > 1:
+            raise ValueError(
+                f"{type(model).__name__} returns tensors of {widths} columns, and wrap cannot know which are the logits; "
+                "return those alone, or as .logits"
+            )
         logits = next((each for each in logits if isinstance(each, Tensor) and each.ndim), None)
     if not isinstance(logits, Tensor) or logits.ndim != 2:
         got = f"a tensor of shape {list(logits.shape)}" if isinstance(logits, Tensor) else type(output).__name__
