@@ -4,7 +4,7 @@ import copy
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -92,24 +92,21 @@ class TokenClassifier:
 
     def averages(self) -> list[Average]:
         """What the head may average: outputs of the last block, and of modules after it, with a vector for each position."""
-        size, names = self.prefix.shape[1] + self.tokens.shape[1], dict[str, None]()
-
-        def note(name: str, output: Any) -> None:
-            states = _states(output)
-            if (last in names or name == last) and isinstance(states, Tensor) and states.ndim == 3:
-                names.update({name: None} if states.shape[1] == size else {})
-
-        last = next(name for name, module in self.model.named_modules() if module is self.last_block)
-        outside = [each for each in self.model.named_modules() if each[0] == last or not each[0].startswith(self.name)]
-        handles = [
-            module.register_forward_hook(lambda _, __, output, name=name: note(name, output))
-            for name, module in outside
+        size, found = self.prefix.shape[1] + self.tokens.shape[1], list[nn.Module]()
+        outside = [
+            self.last_block,
+            *(each for name, each in self.model.named_modules() if not name.startswith(self.name)),
         ]
-        try:
+
+        def note(module: nn.Module, args: Any, output: Any) -> None:
+            states = _states(output)
+            whole = isinstance(states, Tensor) and states.ndim == 3 and states.shape[1] == size
+            if whole and (module is self.last_block or (found and any(module is each for each in outside))):
+                found.append(module)
+
+        with torch.nn.modules.module.register_module_forward_hook(note):
             self._run(self.tokens, {})
-        finally:
-            for handle in handles:
-                handle.remove()
+        names = [name for name, each in self.model.named_modules() if any(each is module for module in found)]
         return [Average(name, over_fixed) for name in names for over_fixed in (False, True)[: 1 + (self.fixed > 0)]]
 
     def embedded(self) -> Float[Tensor, "b s c"]:
@@ -218,7 +215,7 @@ class TokenClassifier:
                 return args, kwargs
             return ((sequence, *args[1:]), kwargs) if args else (args, kwargs | {_sequence_name(kwargs): sequence})
 
-        with _hooked(self.first_block, replace), _eagerly():
+        with self.first_block.register_forward_pre_hook(replace, with_kwargs=True), _eagerly():
             args = [repeated(value, times) for value in self.args]
             return self.model(*args, **{name: repeated(value, times) for name, value in self.inputs.items()}, **labels)
 
@@ -231,7 +228,8 @@ class TokenClassifier:
             reads.append((args[0] if args else kwargs.get(_sequence_name(kwargs)), others))
             raise _TokensReadError
 
-        with _hooked(self.first_block, stop), _eagerly(), suppress(_TokensReadError):
+        hook = self.first_block.register_forward_pre_hook(stop, with_kwargs=True)
+        with hook, _eagerly(), suppress(_TokensReadError):
             self.model(*args, **inputs)
         model = type(self.model).__name__
         if not reads:
@@ -256,22 +254,16 @@ class TokenClassifier:
         with AttentionBias(self._over_sequence(attn_bias)), self._averaged(change):
             return logits_of(self._run(self.tokens, {}), self.model)
 
-    @contextmanager
-    def _averaged(self, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    def _averaged(self, change: Callable[[Tensor], Tensor]) -> AbstractContextManager[Any]:
         """With `average`, its module returns other states."""
         if self.average is None:
-            yield
-            return
+            return nullcontext()
 
         def replace(module: nn.Module, args: Any, output: Any) -> Any:
             changed = change(_states(output))
             return changed if isinstance(output, Tensor) else (changed, *output[1:])
 
-        handle = self.model.get_submodule(self.average.module).register_forward_hook(replace)
-        try:
-            yield
-        finally:
-            handle.remove()
+        return self.model.get_submodule(self.average.module).register_forward_hook(replace)
 
     def mixed(self, states: Float[Tensor, "r s d"], gates: Float[Tensor, "r n"]) -> Float[Tensor, "r s d"]:
         """For a token g · its state + (1 - g) · the mean of all states, each weighted by its gate g: the mean of these is
@@ -415,12 +407,3 @@ def _eagerly() -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(enabled)
-
-
-@contextmanager
-def _hooked(module: nn.Module, hook: Any) -> Iterator[None]:
-    handle = module.register_forward_pre_hook(hook, with_kwargs=True)
-    try:
-        yield
-    finally:
-        handle.remove()
