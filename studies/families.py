@@ -454,7 +454,7 @@ def tried(model: nn.Module, inputs: Inputs) -> dict[str, Any]:
     except ValueError as error:
         return {"refused": str(error)}
     difference = float((opened - logits_of(model(**inputs), model)).abs().max())
-    reads = {"averages": wrapped.pools, "reads_last": wrapped.reads_last}
+    reads = {"averages": wrapped.average is not None, "reads_last": wrapped.reads_last}
     return {"error": difference, "leak": wrapped.leak, "fixed": classifier.fixed} | reads
 
 

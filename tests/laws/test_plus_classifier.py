@@ -186,6 +186,46 @@ def test_whole_numbers_of_a_table_are_standardised_and_a_row_with_blank_cells_is
 
 
 @unchecked()
+def test_values_that_would_be_read_otherwise_than_in_training_are_refused():
+    bytes_, labels = torch.randint(0, 256, (20, 1, 2, 2), dtype=torch.uint8), torch.arange(20) % 2
+    codes = torch.randint(2, 64, (20, 3))
+    images = {"bytes": bytes_, "from 0 to 1": bytes_ / 255, "up to 255": bytes_.float()}
+    encoders = {"photo": nn.Flatten(), "note": "tokens"}
+    settings = TrainSettings(epochs=1)
+    for known in images:
+        model = GaugePlusClassifier(encoders, ["no", "yes"], settings=settings, verbose=False)
+        model.fit(gather({"photo": images[known], "note": codes}, labels))
+        for given in images:
+            if (known == given) or "up to 255" not in (known, given):
+                model.predict(gather({"photo": images[given]}))
+            elif "bytes" in (known, given):
+                with pytest.raises(
+                    ValueError, match="'photo' has .* and bytes are read as numbers from 0 to 1; convert"
+                ):
+                    model.predict(gather({"photo": images[given]}))
+        with pytest.raises(ValueError, match="'photo' has torch.int64 values but was trained on .*; convert them"):
+            model.predict(gather({"photo": bytes_.long()}))
+        with pytest.raises(ValueError, match="'note' has word numbers from 62 to 125, .* those from 0 to 63; give"):
+            model.predict(gather({"note": torch.tensor([[62, 100, 125]])}))
+
+
+@unchecked()
+def test_a_recurrent_encoder_is_exported():
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.LSTM(2, 4, batch_first=True)
+
+        def forward(self, signal):
+            return self.layer(signal)[0]
+
+    data = gather({"signal": torch.randn(20, 6, 2)}, torch.arange(20) % 2)
+    settings = TrainSettings(epochs=1)
+    model = GaugePlusClassifier({"signal": Recurrent()}, ["no", "yes"], settings=settings, verbose=False).fit(data)
+    assert export(model, "recurrent.onnx").difference < 1e-5
+
+
+@unchecked()
 def test_no_batch_has_a_single_sample_which_batch_norm_cannot_learn_from():
     data = gather({"scan": torch.rand(41, 3)}, torch.arange(41) % 2)
     encoder = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8))
@@ -203,6 +243,8 @@ def test_a_classifier_that_cannot_be_trained_says_why():
     with pytest.raises(ValueError, match="String should match pattern"):
         GaugePlusClassifier({"scan.1": "mlp"}, ["a", "b"])
     model = GaugePlusClassifier(encoders, ["a", "b"])
+    with pytest.raises(ValueError, match="samples are a Dataset, not a ndarray; call gauge.data.gather"):
+        model.fit(data, np.array([0, 1]))
     with pytest.raises(ValueError, match="a fifth of train is held out where val is not given, and train has 4; give"):
         model.fit(data)
     for call in (model.predict, model.explain, model.evaluate, lambda _: export(model, "model.onnx")):

@@ -129,7 +129,7 @@ def check_gates(wrapped, *args, **inputs):
 def test_a_class_token_of_any_name_is_fixed_and_every_other_position_has_a_gate(attention, content, count):
     wrapped = wrap(built(attention=attention))
     classifier = check_gates(wrapped, content)
-    assert (classifier.fixed, wrapped.pools, wrapped.reads_last) == (1, False, False)
+    assert (classifier.fixed, wrapped.average, wrapped.reads_last) == (1, None, False)
     with unchecked():
         explanation = wrapped.explain(content, exact=True)
     assert explanation.gates.shape == explanation.effects.shape == (2, count)
@@ -170,6 +170,97 @@ def test_a_mask_that_means_the_opposite_of_its_name_is_refused(length):
         assert torch.equal(gates > 0, (words > 0)[:, 1:])
         with pytest.raises(ValueError, match="keys where it is True, but .*; call it key_padding_mask, or invert"):
             wrap(Padded("mask").eval()).predict(words)
+
+
+class Masked(Block):
+    """A block whose mask has a name of its own, and is True where keys are visible."""
+
+    def forward(self, states, keep):
+        query, key, value = self.qkv(self.norm(states)).chunk(3, -1)
+        states = states + self.out(F.scaled_dot_product_attention(query, key, value, attn_mask=keep[:, None]))
+        return states + self.mlp(states)
+
+
+HEADS = {  # of normed states [b, s, c], flags and the last layer
+    "mean": lambda states, keep, last: last((states * keep[..., None]).sum(1) / keep.sum(1, keepdim=True)),
+    "class token and mean": lambda states, keep, last: last(states[:, 0] + mean(states[:, 1:], keep[:, 1:])),
+    "mean of logits": lambda states, keep, last: mean(last(states), keep),
+    "maximum": lambda states, keep, last: last(states.amax(1)),
+    "class token": lambda states, keep, last: last(states[:, 0]),
+    "sum": lambda states, keep, last: last(states.sum(1)),
+    "learned weights": lambda states, keep, last: last((states * states[..., :1].softmax(1)).sum(1)),
+    "third": lambda states, keep, last: last(states[:, 3]),
+    "one for each place": lambda states, keep, last: last(
+        states.transpose(1, 2) @ torch.arange(states.shape[1]).float()
+    ),
+    "features, too": lambda states, keep, last: (states[:, 0], last(states[:, 0])),
+    "probabilities": lambda states, keep, last: last(states[:, 0]).softmax(1),
+}
+
+
+def mean(states, keep):
+    return (states * keep[..., None]).sum(1) / keep.sum(1, keepdim=True)
+
+
+class Normed(nn.Module):
+    """A classifier with a norm after its blocks, as most have one."""
+
+    def __init__(self, head):
+        super().__init__()
+        self.words, self.places, self.mark = (
+            nn.Embedding(20, 16),
+            nn.Embedding(9, 16),
+            nn.Parameter(torch.randn(1, 1, 16)),
+        )
+        self.blocks, self.norm = nn.ModuleList(Masked(None) for _ in range(2)), nn.LayerNorm(16)
+        self.classes, self.head = nn.Linear(16, 3), head
+
+    def embedded(self, words):
+        states = self.words(words) + self.places(torch.arange(words.shape[1]))
+        return torch.cat([self.mark.expand(len(words), -1, -1), states], 1), F.pad(words > 0, (1, 0), value=True)
+
+    def read(self, states, keep):
+        for block in self.blocks:
+            states = block(states, keep)
+        return HEADS[self.head](self.norm(states), keep, self.classes)
+
+    def forward(self, words):
+        return self.read(*self.embedded(words))
+
+
+def normed(head):
+    with seeded(0, "normed"):
+        model = Normed(head).eval()
+        for weights in (model.words.weight, model.classes.weight, *(block.qkv.weight for block in model.blocks)):
+            weights.data *= 3
+    return model
+
+
+@pytest.mark.parametrize("head", list(HEADS)[:5])
+def test_an_effect_is_what_removing_the_token_from_the_sequence_changes(head):
+    model, words = normed(head), WORDS * VALID
+    with unchecked(), torch.no_grad():
+        wrapped = wrap(model)
+        explanation = wrapped.explain(words, exact=True)
+        states, keep = model.embedded(words)
+        before, chosen = model.read(states, keep).softmax(1).max(1)
+        for position in range(1, states.shape[1]):
+            others = torch.arange(states.shape[1]) != position
+            after = model.read(states[:, others], keep[:, others]).softmax(1)[range(2), chosen]
+            effects = torch.where(keep[:, position], before - after, 0.0)
+            torch.testing.assert_close(explanation.effects[:, position - explanation.fixed], effects, rtol=0, atol=1e-5)
+    assert explanation.effects.abs().max() > 0.05
+
+
+@pytest.mark.parametrize("head", list(HEADS)[5:])
+def test_a_head_from_which_no_gate_removes_a_token_is_refused(head):
+    rules = {
+        "probabilities": "Normed returns probabilities, whose",
+        "features, too": r"returns tensors of \[16, 3\] columns",
+    }
+    rule = rules.get(head, "% of a token's effect on")
+    with unchecked(), pytest.raises(ValueError, match=rule):
+        wrap(normed(head)).predict(WORDS)
 
 
 @pytest.mark.parametrize(
@@ -215,6 +306,7 @@ def test_inputs_are_known_by_name_in_a_mapping_and_within_modules_that_pass_them
     inputs = texts("Bert")
     expected = wrap(small("Bert")).explain(**inputs, exact=True)
     for model, args, named in (
+        (small("Bert"), (inputs,), {}),
         (nn.DataParallel(small("Bert")), tuple(inputs.values()), {}),
         (Batched().eval(), (inputs,), {}),
         (small("Bert"), (), inputs | {"return_dict": False}),

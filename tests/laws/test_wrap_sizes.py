@@ -58,7 +58,7 @@ class Net(nn.Module):
             states = self.read(self.latents.expand(len(words), -1, -1), states)
         for block in self.blocks:
             states = block(states, patches)
-        return self.head(states).softmax(-1).mean(1) if self.vote else self.head(states[:, 0])
+        return self.head(states).softmax(-1).mean(1).log() if self.vote else self.head(states[:, 0])
 
 
 def built(**options):

@@ -17,10 +17,11 @@ from gauge.registry import SCORERS
 from gauge.training import checkpoint
 from gauge.training.traced import Graphable
 from gauge.types import Scorer
+from gauge.wrapping.classifier import Average
 from gauge.wrapping.wrap import Wrapped, wrap
 
 GATES, WEIGHTS = "gauge.safetensors", "model.safetensors"
-CHECKED = ("applies_gates", "leak", "pools", "reads_last", "longest", "attentions")  # known after a first batch
+CHECKED = ("applies_gates", "leak", "average", "reads_last", "longest", "attentions")  # known after a first batch
 
 
 class _Settings(BaseModel):
@@ -33,7 +34,7 @@ class _Settings(BaseModel):
     max_leak: float
     applies_gates: bool
     leak: float | None
-    pools: bool
+    average: Average | None
     reads_last: bool
     longest: Annotated[int, Field(ge=0)]
     attentions: Annotated[int, Field(ge=0)] | None

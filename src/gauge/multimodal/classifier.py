@@ -51,6 +51,7 @@ class Description(Settings):
     shapes: dict[str, tuple[int, ...]] = Field(default_factory=dict)  # known after `fit`
     dtypes: dict[str, Literal["float32", "float64", "uint8", "int32", "int64"]] = Field(default_factory=dict)
     by_cell: tuple[str, ...] = ()  # tables with blank cells in training, which have a flag for each
+    scaled: tuple[str, ...] = ()  # modalities whose values were from 0 to 1 in training, as those of bytes are
     history: list[dict[str, Any]] = Field(default_factory=list)  # of training, an entry for each epoch
 
 
@@ -168,7 +169,7 @@ class GaugePlusClassifier:
         >>> len(GaugePlusClassifier(encoders, ["ill", "well"], settings=settings, verbose=False).fit(train, val).history_)
         1
         """
-        for data in (train, val or train):
+        for data in (train, train if val is None else val):
             self._check_samples(data, labelled=True)
         if val is None and len(train) < 5:
             raise ValueError(
@@ -179,10 +180,16 @@ class GaugePlusClassifier:
             val, train = train.take(order[: len(train) // 5]), train.take(order[len(train) // 5 :])
         self._warn_of_unseen(train)
         dtypes = {name: str(values.dtype).removeprefix("torch.") for name, values in train.inputs.items()}
+        scaled = tuple(name for name, flags in train.observed.items() if _within_one(train.inputs[name], flags))
         by_cell = [
             name for name in train.shapes if any(data.observed.get(name, data.labels).ndim > 1 for data in (train, val))
         ]
-        known = self.description.model_dump() | {"shapes": train.shapes, "dtypes": dtypes, "by_cell": by_cell}
+        known = self.description.model_dump() | {
+            "shapes": train.shapes,
+            "dtypes": dtypes,
+            "by_cell": by_cell,
+            "scaled": scaled,
+        }
         self.description = Description.parse(known, "the samples")
         module = self._build(train.inputs)
         train, val = self._on_device(train, module), self._on_device(val, module)
@@ -448,15 +455,34 @@ class GaugePlusClassifier:
                     "itself, or fill them first"
                 )
         for name, values in data.inputs.items():
-            known, codes = self.description.dtypes[name], self.description.encoders[name][0] in ("", "tokens")
-            if codes and values.is_floating_point() and known in ("int32", "int64"):
-                raise ValueError(f"{name!r} has {values.dtype} values but was trained on {known}; give whole numbers")
+            self._check_values(name, values, data.observed[name])
         inputs, observed = {}, {}
         for name, shape in shapes.items():
             missing = torch.zeros(1, dtype=getattr(torch, self.description.dtypes[name])).expand(len(data), *shape)
             inputs[name] = data.inputs.get(name, missing)
             observed[name] = data.observed.get(name, torch.zeros(len(data), dtype=torch.bool))
         return replace(data, inputs=inputs, observed=observed).to(self.device)
+
+    def _check_values(self, name: str, values: Tensor, observed: Tensor) -> None:
+        """Raise an error if values would be read in another way than those of training."""
+        known, (kind, options) = self.description.dtypes[name], self.description.encoders[name]
+        if kind in ("", "tokens") and known in ("int32", "int64") and values.is_floating_point():
+            raise ValueError(f"{name!r} has {values.dtype} values but was trained on {known}; give whole numbers")
+        if not kind and known not in ("int32", "int64") and values.dtype in (torch.int32, torch.int64):
+            raise ValueError(f"{name!r} has {values.dtype} values but was trained on {known}; convert them to that")
+        comparable = name in self.description.scaled and _within_one(values, observed)
+        if (values.dtype == torch.uint8) != (known == "uint8") and not comparable:
+            raise ValueError(
+                f"{name!r} has {values.dtype} values but was trained on {known}, and bytes are read as numbers from 0 to 1; "
+                f"convert them to {known}"
+            )
+        if kind == "tokens" and observed.any():
+            words, codes = options.get("words", 64), values[observed]
+            if not 0 <= (low := codes.min()) <= (high := codes.max()) < words:
+                raise ValueError(
+                    f"{name!r} has word numbers from {low:.0f} to {high:.0f}, and its encoder knows those from 0 to "
+                    f"{words - 1}; give ('tokens', {{'words': ...}}), and 1 for words that training had not"
+                )
 
     def _check(self) -> Tensor:
         """The probabilities of samples for which a loaded model has to give the same."""
@@ -467,3 +493,11 @@ def _named(encoder: str | tuple[str, Mapping[str, Any]] | nn.Module) -> tuple[st
     if not isinstance(encoder, str | tuple):
         return "", {}
     return (encoder, {}) if isinstance(encoder, str) else (encoder[0], dict(*encoder[1:]))
+
+
+def _within_one(values: Tensor, observed: Tensor) -> bool:
+    """Whether the observed values are numbers from 0 to 1, or bytes, which are read as such; 4,096 samples are enough."""
+    if values.dtype == torch.uint8:
+        return True
+    known = values[:4096][observed[:4096]]
+    return bool(((known >= 0) & (known <= 1)).all())

@@ -24,6 +24,11 @@ def check_logits(classifier: TokenClassifier) -> None:
             f"{name} has logits of {len(own)} samples from {len(classifier.tokens)} sequences; wrap needs one for each "
             "sample, so wrap the part of the model that reads one"
         )
+    if (own >= 0).all() and torch.allclose(own.sum(1), own.new_ones(len(own)), atol=1e-2):
+        raise ValueError(
+            f"{name} returns probabilities, whose softmax would be taken again; wrap needs logits, so leave the softmax out "
+            "of the model, or return the logarithms of its probabilities"
+        )
     # relative differences of logits that rounding explains
     relative = {torch.bfloat16: 0.05, torch.float16: 0.02}.get(classifier.tokens.dtype, 1e-3)
     tolerance = relative * float(own.nan_to_num().abs().max()) + ROUNDING
@@ -55,11 +60,14 @@ def _check_mask(classifier: TokenClassifier) -> None:
     """Raise an error if the attention reads what the mask of the blocks seems to hide, and nothing else."""
     weights = classifier.attention(classifier.tokens)[..., classifier.fixed :].float().nan_to_num().amax((1, 2))
     hidden, visible = (weights[each].sum() for each in (~classifier.visible, classifier.visible))
-    if hidden > 0 and visible <= ROUNDING * hidden:
-        raise ValueError(
-            f"the mask that the blocks of {type(classifier.model).__name__} get hides keys where it is True, but its name "
-            "is that of one that shows them; call it key_padding_mask, or invert it"
-        )
+    if hidden > ROUNDING * visible:
+        wrong = "does not hide keys where it is False; give none, or one that does"
+        if visible <= ROUNDING * hidden:
+            wrong = (
+                "hides keys where it is True, but its name is that of one that shows them; call it key_padding_mask, or "
+                "invert it"
+            )
+        raise ValueError(f"the mask that the blocks of {type(classifier.model).__name__} get {wrong}")
 
 
 def _check_independence(classifier: TokenClassifier, logits: Tensor) -> None:
@@ -147,6 +155,45 @@ def check_gradient(classifier: TokenClassifier) -> None:
 
 
 @torch.no_grad()
+def measured_average(classifier: TokenClassifier) -> float:
+    """How far closing a gate of the average is from removing the token, as a share of its effect: from the head's answer
+    without that state or, where a head needs as many as there are tokens, from its answer to their mean in place of each."""
+    assert classifier.average is not None
+    tokens, visible = classifier.tokens, classifier.visible
+    first = 0 if classifier.average.over_fixed else classifier.fixed
+    gates = torch.where(visible, 1.0, 0.0)
+
+    def bias(gates: Tensor) -> Tensor:
+        return attention_bias(gates).to(tokens.dtype)
+
+    def levelled(states: Tensor) -> Tensor:
+        shown, read = classifier.positions_visible[:, first:, None], states[:, first:]
+        mean = (shown * read).sum(1, keepdim=True) / shown.sum(1, keepdim=True).clamp_min(1)
+        return torch.cat([states[:, :first], torch.where(shown, mean, read)], 1)
+
+    shares, count = [], visible.shape[1]
+    with evaluated(classifier.model):
+        own = classifier(tokens).float()
+        for position in range(0, count, 1 + (count - 1) // 4):
+            closed = gates * (torch.arange(count, device=gates.device) != position)
+            column, averaged = classifier.fixed + position, classifier(tokens, bias(closed)).float()
+            try:
+                removed = classifier.reread(bias(closed), lambda states, at=column: _without(states, at))
+                apart = averaged - removed.float()
+            except (RuntimeError, ValueError, LookupError):  # such as a mask for every token
+                apart = own - classifier.reread(bias(gates), levelled).float()
+            chosen = visible[:, position]
+            # rounding is no effect
+            effect = (own - averaged)[chosen].norm() + 1e-3 * own[chosen].norm() + ROUNDING
+            shares.append(float(apart[chosen].norm() / effect))
+    return max(shares)
+
+
+def _without(states: Tensor, position: int) -> Tensor:
+    return torch.cat([states[:, :position], states[:, position + 1 :]], 1)
+
+
+@torch.no_grad()
 def measured_leak(classifier: TokenClassifier, *, last: bool = False) -> float | None:
     """How much of a token's effect on the logits is left when its gate is closed, as a share: 0 where gates reach all that
     the token reaches; None if no token has an effect. The largest of several tokens of each sample, without the last
@@ -158,19 +205,21 @@ def measured_leak(classifier: TokenClassifier, *, last: bool = False) -> float |
     def logits(moved: Tensor, gates: Tensor) -> Tensor:
         return classifier(moved, attention_bias(gates).to(tokens.dtype)).float()
 
-    effects = []
-    probed_tokens = 4  # of each sample, to measure a leak
+    effects, left = [], []
+    probes = 1 if last else 4  # for each sample, spread over the tokens of all
+    row = torch.arange(len(tokens), device=tokens.device)[:, None]
     with evaluated(classifier.model):
         own = logits(tokens, gates)
-        for part in range(1 if last else probed_tokens):
-            number = count if last else 1 + (count - 2).clamp_min(0) * part // (probed_tokens - 1)
-            chosen = visible & (order == number) & (last | (count > 1))
+        for part in range(probes):
+            spread = 1 + (row * probes + part) * (count - 1).clamp_min(0) // (probes * len(tokens))
+            chosen = visible & (order == (count if last else spread)) & (last | (count > 1))
             moved = torch.where(chosen[..., None], tokens.flip(-1), tokens)
             closed = torch.where(chosen, 0.0, gates)
-            left = logits(tokens, closed) - logits(moved, closed)
-            effects.append((float((own - logits(moved, gates)).norm()), float(left.norm())))
-    largest = max(opened for opened, _ in effects)
+            effects.append((own - logits(moved, gates)).norm(dim=1))
+            left.append((logits(tokens, closed) - logits(moved, closed)).norm(dim=1))
+    whole, passing = torch.stack(effects), torch.stack(left)
+    largest = whole.max()
     if not 0 < largest < torch.inf:
         return None
     # below this share of the largest effect of a probed token, a ratio would be noise
-    return max(left / opened for opened, left in effects if opened > 0.1 * largest)
+    return float((passing / whole)[whole > 0.1 * largest].max())

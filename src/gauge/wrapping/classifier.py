@@ -3,9 +3,9 @@
 import copy
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,12 +24,19 @@ class _TokensReadError(Exception):
     """Ends a forward pass at the first block."""
 
 
+class Average(NamedTuple):
+    """What a head averages: the output of a module, over the tokens alone, or over the fixed positions, too."""
+
+    module: str
+    over_fixed: bool
+
+
 class TokenClassifier:
     """(tokens, attn_bias) -> logits for one batch of inputs of `model`: a classifier for every scorer.
 
     `tokens` [b, n, c] are those of the batch without the first `fixed` ones, which are never gated (None: those that do not
     depend on the input, as CLS and registers, and at least one for a text). `visible` is False where they are padding,
-    which is left to the model. With `pools` the head reads what the last block returns for each token weighted by its gate.
+    which is left to the model. With `average` the head reads a mean over the tokens, each weighted by its gate.
     With `reads_last` it reads that of the last visible token, which is therefore never gated: `readers` has it. Gates have
     to reach `attentions` attentions, if their number is known. `guessed` says whether a mask that the blocks get, whose
     meaning differs between models, tells what is padding. Nothing stays on the model.
@@ -44,11 +51,11 @@ class TokenClassifier:
         inputs: Mapping[str, Any],
         fixed: int | None,
         *,
-        pools: bool = False,
+        average: Average | None = None,
         reads_last: bool = False,
         attentions: int | None = None,
     ) -> None:
-        self.model, self.pools, self.reads_last, self.attentions = model, pools, reads_last, attentions
+        self.model, self.average, self.reads_last, self.attentions = model, average, reads_last, attentions
         self.args = differentiable(args)
         self.inputs = {name: differentiable(value) for name, value in inputs.items() if name != "labels"}
         self.labels = inputs.get("labels")
@@ -58,7 +65,7 @@ class TokenClassifier:
         sequence, others = self._embedded(self.args, self.inputs)
         self.named = named_inputs(model, self.args, self.inputs)
         _check_layout(model, blocks, sequence, self.named)
-        self._positions_visible, self.guessed = _visible(sequence, self.named, others)
+        self.positions_visible, self.guessed = _visible(sequence, self.named, others)
         if fixed is not None and fixed > sequence.shape[1]:
             raise ValueError(
                 f"fixed is {fixed}, but the blocks of {type(model).__name__} read {sequence.shape[1]} positions; fix fewer"
@@ -69,13 +76,38 @@ class TokenClassifier:
         self.fixed = fixed
         self.prefix: Float[Tensor, "b f c"] = sequence[:, :fixed]
         self.tokens: Float[Tensor, "b n c"] = sequence[:, fixed:]
-        self.visible: Bool[Tensor, "b n"] = self._positions_visible[:, fixed:]
+        self.visible: Bool[Tensor, "b n"] = self.positions_visible[:, fixed:]
 
     def fixing(self, fixed: int) -> "TokenClassifier":
         """The same classifier with another number of positions that are never gated."""
         other = copy.copy(self)
         other._split(torch.cat([self.prefix, self.tokens], 1), fixed)
         return other
+
+    def averaging(self, average: Average) -> "TokenClassifier":
+        """The same classifier with a head that reads this average."""
+        other = copy.copy(self)
+        other.average = average
+        return other
+
+    def averages(self) -> list[Average]:
+        """What the head may average: outputs of the last block, and of modules after it, with a vector for each position."""
+        size, found = self.prefix.shape[1] + self.tokens.shape[1], list[nn.Module]()
+        outside = [
+            self.last_block,
+            *(each for name, each in self.model.named_modules() if not name.startswith(self.name)),
+        ]
+
+        def note(module: nn.Module, args: Any, output: Any) -> None:
+            states = _states(output)
+            whole = isinstance(states, Tensor) and states.ndim == 3 and states.shape[1] == size
+            if whole and (module is self.last_block or (found and any(module is each for each in outside))):
+                found.append(module)
+
+        with torch.nn.modules.module.register_module_forward_hook(note):
+            self._run(self.tokens, {})
+        names = [name for name, each in self.model.named_modules() if any(each is module for module in found)]
+        return [Average(name, over_fixed) for name in names for over_fixed in (False, True)[: 1 + (self.fixed > 0)]]
 
     def embedded(self) -> Float[Tensor, "b s c"]:
         """The sequence that the first block reads in eval mode."""
@@ -154,7 +186,10 @@ class TokenClassifier:
         if attn_bias is None:
             return self._run(tokens, extra)
         gates = attn_bias[:, 0, 0, 1:].exp()
-        with AttentionBias(self._over_sequence(attn_bias)) as attention, self._pooled(gates):
+        with (
+            AttentionBias(self._over_sequence(attn_bias)) as attention,
+            self._averaged(lambda states: self.mixed(states, gates)),
+        ):
             output = self._run(tokens, extra)
         if attention.calls < self.depth:
             raise ValueError(
@@ -180,7 +215,7 @@ class TokenClassifier:
                 return args, kwargs
             return ((sequence, *args[1:]), kwargs) if args else (args, kwargs | {_sequence_name(kwargs): sequence})
 
-        with _hooked(self.first_block, replace), _eagerly():
+        with self.first_block.register_forward_pre_hook(replace, with_kwargs=True), _eagerly():
             args = [repeated(value, times) for value in self.args]
             return self.model(*args, **{name: repeated(value, times) for name, value in self.inputs.items()}, **labels)
 
@@ -193,7 +228,8 @@ class TokenClassifier:
             reads.append((args[0] if args else kwargs.get(_sequence_name(kwargs)), others))
             raise _TokensReadError
 
-        with _hooked(self.first_block, stop), _eagerly(), suppress(_TokensReadError):
+        hook = self.first_block.register_forward_pre_hook(stop, with_kwargs=True)
+        with hook, _eagerly(), suppress(_TokensReadError):
             self.model(*args, **inputs)
         model = type(self.model).__name__
         if not reads:
@@ -213,35 +249,44 @@ class TokenClassifier:
             )
         return sequence, others
 
-    @contextmanager
-    def _pooled(self, gates: Float[Tensor, "r n"]) -> Iterator[None]:
-        """With `pools`, the last block returns for a token g · its state + (1 - g) · the mean of all states, each weighted
-        by its gate g: the mean over tokens is then that weighted mean, and open gates change nothing. The states of padding
-        stay as they are."""
-        if not self.pools:
-            yield
-            return
-        visible = repeated(self.visible, gates.shape[0] // self.visible.shape[0])
+    def reread(self, attn_bias: Tensor, change: Callable[[Tensor], Tensor]) -> Float[Tensor, "b k"]:
+        """The logits if the head reads other states than those that it averages."""
+        with AttentionBias(self._over_sequence(attn_bias)), self._averaged(change):
+            return logits_of(self._run(self.tokens, {}), self.model)
 
-        def mix(block: nn.Module, args: Any, output: Any) -> Any:
-            states = output if isinstance(output, Tensor) else output[0]
-            weights = torch.where(visible, gates, 0.0)[..., None].to(states.dtype)
-            tokens = states[:, self.fixed :]
-            mean = (weights * tokens).sum(1, keepdim=True) / weights.sum(1, keepdim=True).clamp_min(GATE_FLOOR)
-            weights = torch.where(visible[..., None], weights, 1.0)
-            mixed = torch.cat([states[:, : self.fixed], weights * tokens + (1 - weights) * mean], 1)
-            return mixed if isinstance(output, Tensor) else (mixed, *output[1:])
+    def _averaged(self, change: Callable[[Tensor], Tensor]) -> AbstractContextManager[Any]:
+        """With `average`, its module returns other states."""
+        if self.average is None:
+            return nullcontext()
 
-        handle = self.last_block.register_forward_hook(mix)
-        try:
-            yield
-        finally:
-            handle.remove()
+        def replace(module: nn.Module, args: Any, output: Any) -> Any:
+            changed = change(_states(output))
+            return changed if isinstance(output, Tensor) else (changed, *output[1:])
+
+        return self.model.get_submodule(self.average.module).register_forward_hook(replace)
+
+    def mixed(self, states: Float[Tensor, "r s d"], gates: Float[Tensor, "r n"]) -> Float[Tensor, "r s d"]:
+        """For a token g · its state + (1 - g) · the mean of all states, each weighted by its gate g: the mean of these is
+        that weighted mean, and open gates change nothing. The states of padding stay as they are."""
+        assert self.average is not None
+        first = 0 if self.average.over_fixed else self.fixed
+        visible = repeated(self.positions_visible[:, first:], len(states) // len(self.positions_visible))
+        gates = F.pad(gates, (self.fixed - first, 0), value=1.0)
+        weights = torch.where(visible, gates, 0.0)[..., None].to(states.dtype)
+        tokens = states[:, first:]
+        mean = (weights * tokens).sum(1, keepdim=True) / weights.sum(1, keepdim=True).clamp_min(GATE_FLOOR)
+        weights = torch.where(visible[..., None], weights, 1.0)
+        return torch.cat([states[:, :first], weights * tokens + (1 - weights) * mean], 1)
 
     def _over_sequence(self, attn_bias: Tensor) -> Tensor:
         """The bias of CLS and tokens, over all positions: 0 for the fixed ones, and for padding, which the model hides."""
         visible = repeated(self.visible, attn_bias.shape[0] // self.visible.shape[0])
         return F.pad(attn_bias[..., 1:].masked_fill(~visible[:, None, None], 0.0), (self.fixed, 0))
+
+
+def _states(output: Any) -> Any:
+    """The first tensor of what a module returns."""
+    return output[0] if isinstance(output, tuple) and output else output
 
 
 @torch.no_grad()
@@ -265,6 +310,12 @@ def effects_of_closing(classifier: TokenClassifier, gates: Float[Tensor, "b n"])
 def logits_of(output: Output, model: nn.Module) -> Float[Tensor, "b k"]:
     logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
     if isinstance(logits, tuple | list):  # as (logits, attention), or behind a loss
+        widths = [each.shape[1] for each in logits if isinstance(each, Tensor) and each.ndim == 2]
+        if len({*widths}) > 1:
+            raise ValueError(
+                f"{type(model).__name__} returns tensors of {widths} columns, and wrap cannot know which are the logits; "
+                "return those alone, or as .logits"
+            )
         logits = next((each for each in logits if isinstance(each, Tensor) and each.ndim), None)
     if not isinstance(logits, Tensor) or logits.ndim != 2:
         got = f"a tensor of shape {list(logits.shape)}" if isinstance(logits, Tensor) else type(output).__name__
@@ -313,7 +364,8 @@ def _visible(
     hidden = -1e4  # what is added to an attention logit from here on hides the key; relative positions add less
     padding = ("src_key_padding_mask", "key_padding_mask")  # True or -inf where they are not
     # arguments of blocks: True, 1 or 0.0 where keys are visible
-    for names, visible in ((("attention_mask", "attn_mask", "mask"), True), (padding, False)):
+    others = tuple(name for name, value in of_block.items() if isinstance(value, Tensor) and value.dtype == torch.bool)
+    for names, visible in ((("attention_mask", "attn_mask", "mask"), True), (padding, False), (others, True)):
         for mask in (of_block[name] for name in names if isinstance(of_block.get(name), Tensor)):
             if mask.ndim == 4 and mask.shape[-1] == size[1] and mask.shape[0] in (1, size[0]):
                 shown = mask if mask.dtype == torch.bool else mask > hidden
@@ -355,12 +407,3 @@ def _eagerly() -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(enabled)
-
-
-@contextmanager
-def _hooked(module: nn.Module, hook: Any) -> Iterator[None]:
-    handle = module.register_forward_pre_hook(hook, with_kwargs=True)
-    try:
-        yield
-    finally:
-        handle.remove()

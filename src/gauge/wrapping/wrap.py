@@ -5,6 +5,7 @@ gate is added to the attention on its token in every block (Eqs. 8 and 9).
 """
 
 from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 
 import torch
@@ -14,8 +15,8 @@ from gauge.backbones.blocks import find_blocks
 from gauge.paper.gauge import Gate, attention_bias, normalize_scores, taylor_evidence
 from gauge.types import Scorer
 from gauge.values import Evidence, Prediction
-from gauge.wrapping.checks import check_gradient, check_logits, measured_bypass, measured_leak
-from gauge.wrapping.classifier import TokenClassifier, effects_of_closing, evaluated
+from gauge.wrapping.checks import check_gradient, check_logits, measured_average, measured_bypass, measured_leak
+from gauge.wrapping.classifier import Average, TokenClassifier, effects_of_closing, evaluated
 from gauge.wrapping.explanation import TokenExplanation
 
 
@@ -103,8 +104,9 @@ class Wrapped(nn.Module):
     leak
         The share of a closed token's effect that is left, None before the first batch; it is measured again on batches that
         are longer than all before.
-    pools
-        Whether the head reads an average of tokens, which gates then weigh.
+    average
+        What the head averages if it reads a mean of tokens, which gates then weigh: the name of the module that returns
+        their vectors, and whether those of the fixed positions are averaged, too.
     reads_last
         Whether the head reads the last token, as those of decoders do; its gate is then 1.
 
@@ -134,7 +136,8 @@ class Wrapped(nn.Module):
                 "nn.Sequential of blocks"
             )
         self.model, self.gate, self.fixed, self.score = model, gate, fixed, score
-        self.max_leak, self.pools, self.reads_last = max_leak, False, False
+        self.max_leak, self.reads_last = max_leak, False
+        self.average: Average | None = None
         self.leak: float | None = None
         self.longest = 0  # tokens of a sample, among the batches that were checked
         self.attentions: int | None = None  # that gates reach
@@ -235,8 +238,8 @@ class Wrapped(nn.Module):
         Parameters
         ----------
         *args, **inputs
-            The inputs of the model. The first batch, and one that is longer than all before, shows whether the model can be
-            gated.
+            The inputs of the model, also as the mapping that a tokenizer returns. The first batch, and one that is longer
+            than all before, shows whether the model can be gated.
 
         Returns
         -------
@@ -249,6 +252,8 @@ class Wrapped(nn.Module):
         >>> taylor_evidence(classifier, classifier.tokens).scores.shape
         torch.Size([1, 3])
         """
+        if len(args) == 1 and isinstance(args[0], Mapping) and {*args[0]} & {*signature(self.model.forward).parameters}:
+            args, inputs = (), {**args[0], **inputs}  # what a tokenizer returns
         given = next((each for each in (*args, *inputs.values()) if isinstance(each, str)), None)
         if given is not None:
             raise ValueError(
@@ -270,7 +275,7 @@ class Wrapped(nn.Module):
         with evaluated(self.model):  # dropout in its embeddings would change the tokens
             fixed = self._check(self._classifier(args, inputs))
         classifier = classifier.fixing(fixed)
-        classifier.pools, classifier.reads_last = self.pools, self.reads_last
+        classifier.average, classifier.reads_last = self.average, self.reads_last
         check_gradient(classifier)
         if self.leak is not None:
             self.fixed = fixed
@@ -281,7 +286,10 @@ class Wrapped(nn.Module):
         self, args: tuple[Any, ...], inputs: Mapping[str, Any], attentions: int | None = None
     ) -> TokenClassifier:
         return TokenClassifier(
-            *(self.model, args, inputs, self.fixed), pools=self.pools, reads_last=self.reads_last, attentions=attentions
+            *(self.model, args, inputs, self.fixed),
+            average=self.average,
+            reads_last=self.reads_last,
+            attentions=attentions,
         )
 
     def _check(self, classifier: TokenClassifier) -> int:
@@ -301,18 +309,14 @@ class Wrapped(nn.Module):
             other = measured_leak(first)
             if other is not None and other <= self.max_leak:
                 classifier, leak = first, other
-        if leak is not None and leak > self.max_leak:  # a head that averages tokens reads closed ones, too
-            classifier.pools = not self.pools  # unless the average is weighted
-            other = measured_leak(classifier)
-            if other is not None and other < leak:
-                self.pools, leak = classifier.pools, other
-            classifier.pools = self.pools
+        if leak is not None and (leak > self.max_leak or self.average):
+            classifier, leak = self._averaged(classifier, leak)  # a head that averages tokens reads closed ones, too
         if leak is not None and leak > self.max_leak:
             raise ValueError(
                 f"{100 * leak:.0f} % of a token's effect on the logits of {type(self.model).__name__} pass its closed gate, "
                 f"more than {100 * self.max_leak:.0f} %; its tokens meet outside of full attention (convolutions, sparse "
-                "or windowed attention), or attention logits outweigh a closed gate. Use another model, or accept it with "
-                "max_leak=1"
+                "or windowed attention), its head reads all tokens and not their mean, or attention logits outweigh a "
+                "closed gate. Use another model, or accept it with max_leak=1"
             )
         last = measured_leak(classifier, last=True)
         self.reads_last = self.reads_last or (last is not None and last > self.max_leak)
@@ -321,6 +325,17 @@ class Wrapped(nn.Module):
         self.longest = max(self.longest, classifier.tokens.shape[1])
         self.attentions = classifier.attend(classifier.tokens).calls
         return classifier.fixed
+
+    def _averaged(self, classifier: TokenClassifier, leak: float) -> tuple[TokenClassifier, float]:
+        """The classifier whose gates weigh what its head averages, if that lets less of a token's effect pass."""
+        averages = classifier.averages() if self.average is None else [self.average]
+        shares = [(measured_average(classifier.averaging(each)), each) for each in averages]
+        share, average = min(shares)
+        other = max(share, measured_leak(classifier.averaging(average)) or 0.0)
+        if other < leak or self.average is not None:
+            self.average = average
+            return classifier.averaging(average), other
+        return classifier, leak
 
     def _weigh(self, classifier: TokenClassifier) -> tuple[Evidence, Tensor]:
         evidence, readers = self.score(classifier, classifier.tokens), classifier.readers
