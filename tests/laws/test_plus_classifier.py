@@ -210,7 +210,7 @@ def test_values_that_would_be_read_otherwise_than_in_training_are_refused():
 
 
 @unchecked()
-def test_a_recurrent_encoder_is_exported():
+def test_a_recurrent_encoder_is_exported_and_a_sample_of_which_nothing_is_known_has_no_prediction(tmp_path):
     class Recurrent(nn.Module):
         def __init__(self):
             super().__init__()
@@ -222,7 +222,11 @@ def test_a_recurrent_encoder_is_exported():
     data = gather({"signal": torch.randn(20, 6, 2)}, torch.arange(20) % 2)
     settings = TrainSettings(epochs=1)
     model = GaugePlusClassifier({"signal": Recurrent()}, ["no", "yes"], settings=settings, verbose=False).fit(data)
-    assert export(model, "recurrent.onnx").difference < 1e-5
+    assert export(model, tmp_path / "model.onnx").difference < 1e-5
+    feed = {"inputs.signal": np.zeros((2, 6, 2), np.float32), "observed.signal": np.array([True, False])}
+    session = pytest.importorskip("onnxruntime").InferenceSession(tmp_path / "model.onnx")
+    probabilities = session.run(["probabilities"], feed)[0]
+    assert np.isnan(probabilities).all(1).tolist() == [False, True]
 
 
 @unchecked()

@@ -40,7 +40,10 @@ class Flat(Graphable):
         batch = Batch(inputs, dict(zip(self.names, tensors[count:], strict=True)))
         reading: Any = self.model.read(batch)  # of either class
         prediction = self.model.decide(reading)
-        values = {"logits": prediction.logits, "probabilities": prediction.logits.softmax(1)}
+        some = batch.any_observed().any(1, keepdim=True)
+        # a graph cannot refuse a sample of which nothing is known
+        logits = torch.where(some, prediction.logits, torch.nan)
+        values = {"logits": logits, "probabilities": logits.softmax(1)}
         if prediction.gates is not None:
             values["gates"] = prediction.gates
         if prediction.evidence is not None:
