@@ -58,7 +58,7 @@ def _summary(advice: "pd.DataFrame", rows: int) -> str:
         return f"nothing is missing in the {rows} rows"
     if not some:
         return f"no missing value is worth getting in the {rows} rows: gains are within chance, or less than the costs"
-    return f"values are advised for {some} of {rows} rows; for the others none is worth getting"
+    return f"in {some} of {rows} rows a missing value is worth measuring"
 
 
 def _costs(texts: list[str] | None) -> dict[str, float | None]:

@@ -268,7 +268,7 @@ class Fitted(Record, TableClassifier):
             "Model": f"gauge-ml {__version__}, size {size!r}, random_state {seed}",
             "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in weights.items()),
             "On rows held out": scores_in_words(self.leaderboard, "combined"),
-            "Trained on": f"{self.n_rows['train']} rows; experts that had not seen them predicted {self.n_rows['val']}",
+            "Trained on": f"{self.n_rows['train']} rows; {self.n_rows['val']} of them were held out to weigh the experts",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates.values())):.0f} % of all cells",
             "Rare in training": rare,
             "Decides": self._decision,

@@ -1,5 +1,7 @@
 """What a batch shows about a model of another library: whether it can be gated, and what passes a closed gate."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -178,7 +180,7 @@ def measured_average(classifier: TokenClassifier) -> float:
             closed = gates * (torch.arange(count, device=gates.device) != position)
             column, averaged = classifier.fixed + position, classifier(tokens, bias(closed)).float()
             try:
-                removed = classifier.reread(bias(closed), lambda states, at=column: _without(states, at))
+                removed = classifier.reread(bias(closed), partial(_without, position=column))
                 apart = averaged - removed.float()
             except (RuntimeError, ValueError, LookupError):  # such as a mask for every token
                 apart = own - classifier.reread(bias(gates), levelled).float()

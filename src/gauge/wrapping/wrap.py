@@ -253,7 +253,7 @@ class Wrapped(nn.Module):
         torch.Size([1, 3])
         """
         if len(args) == 1 and isinstance(args[0], Mapping) and {*args[0]} & {*signature(self.model.forward).parameters}:
-            args, inputs = (), {**args[0], **inputs}  # what a tokenizer returns
+            inputs, args = {**args[0], **inputs}, ()  # what a tokenizer returns
         given = next((each for each in (*args, *inputs.values()) if isinstance(each, str)), None)
         if given is not None:
             raise ValueError(

@@ -115,8 +115,8 @@ class Explanation:
         >>> explanation.to_html("evidence.html")
         """
         trusts = any(unit.trusted is not None for row in self.rows for unit in row.units)
-        trusted = "; and every value one more: how far it is trusted to be right" if trusts else ""
-        lead = f"Predicting {self.facts.get('Predicts', 'the label')}. Every {self.part} has a number: how much it was used"
+        trusted = ", and how far each value is trusted to be right" if trusts else ""
+        lead = f"The prediction of {self.facts.get('Predicts', 'the label')}: how much each {self.part} was used"
         title = "Which evidence was used, and how far is it trusted?" if trusts else "Which evidence was used?"
         page = EvidencePage(title, f"{lead}{trusted}.", self.rows, self.facts, self.gains, self.mean_effects, self.part)
         write_text(Path(path), render(page))
