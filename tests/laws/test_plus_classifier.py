@@ -239,6 +239,20 @@ def test_no_batch_has_a_single_sample_which_batch_norm_cannot_learn_from():
 
 
 @unchecked()
+@pytest.mark.parametrize("labels", [np.array([3, 12, 7]), np.array([False, True]), np.array(["ill", "well"])])
+def test_predictions_are_labels_as_they_were_given(labels):
+    given = np.resize(labels, 30)
+    names, numbers = np.unique(given, return_inverse=True)
+    data = gather({"scan": np.eye(len(labels))[numbers]}, numbers)
+    settings = TrainSettings(epochs=20, learning_rate=1e-2)
+    model = GaugePlusClassifier({"scan": "mlp"}, names, settings=settings, verbose=False).fit(data, data)
+    model.save("labels.safetensors")
+    for each in (model, GaugePlusClassifier.load("labels.safetensors")):
+        assert (each.predict(data) == given).all()
+    assert {row.label for row in model.explain(data).rows} == {*map(str, given.tolist())}
+
+
+@unchecked()
 def test_a_classifier_that_cannot_be_trained_says_why():
     encoders, data = {"scan": "mlp"}, gather({"scan": torch.ones(4, 3)}, [0, 1, 0, 1])
     for classes in (2, "ab", ["a"], ["a", "a"]):

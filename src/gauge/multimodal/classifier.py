@@ -43,7 +43,7 @@ class Description(Settings):
     encoders: dict[
         Annotated[str, Field(pattern=r"^[\w -]+$")], tuple[str, dict[str, Any]]
     ]  # protocols name them with +
-    classes: tuple[str, ...]
+    classes: tuple[bool | int | str, ...]
     dim: int = Field(gt=0)
     depth: int = Field(gt=0)
     trust: bool
@@ -68,7 +68,7 @@ class GaugePlusClassifier:
         For each modality the name of an encoder (`gauge list encoders`), a pair of name and options, or a module of your
         own that makes a vector [b, c], or a sequence of vectors [b, n, c], of b samples. `gauge.check_encoder` tests it.
     classes
-        The names of the classes.
+        The names of the classes; whole numbers, True and False stay what they are.
     dim
         The width of the Transformer that reads all modalities together.
     depth
@@ -107,7 +107,7 @@ class GaugePlusClassifier:
     def __init__(
         self,
         encoders: Mapping[str, str | tuple[str, Mapping[str, Any]] | nn.Module],
-        classes: Sequence[str],
+        classes: Sequence[str | int] | np.ndarray,
         *,
         dim: int = 64,
         depth: int = 2,
@@ -117,11 +117,14 @@ class GaugePlusClassifier:
         verbose: bool = True,
     ) -> None:
         selected = {"epochs": 100, "batch_size": 64, "schedule": "cosine", "selection": ("complete", "any-subset")}
-        given = {} if settings is None else {name: getattr(settings, name) for name in settings.model_fields_set}
-        settings = TrainSettings.parse(selected | given, "settings")
+        own = {} if settings is None else {name: getattr(settings, name) for name in settings.model_fields_set}
+        settings = TrainSettings.parse(selected | own, "settings")
         if trust and not settings.corrupt:
             settings = settings.model_copy(update={"corrupt": Corruption(swapped=0.2)})
-        names = list(map(str, classes)) if isinstance(classes, Iterable) and not isinstance(classes, str) else []
+        given = classes if isinstance(classes, Iterable) and not isinstance(classes, str) else ()
+        names = [each.item() if isinstance(each, np.generic) else each for each in given]
+        if not all(isinstance(each, int) for each in names):  # True and False, too
+            names = list(map(str, names))
         if len({*names}) < max(2, len(names)):
             raise ValueError(f"classes are the names of two classes or more, each once, not {classes!r}")
         self.modules = {name: each for name, each in encoders.items() if not isinstance(each, str | tuple)}
@@ -305,7 +308,7 @@ class GaugePlusClassifier:
         >>> model.explain(data.take([0])).to_frame()["column"].unique().tolist()
         ['scan', 'blood']
         """
-        rows, names = self._on_device(data), self.description.classes
+        rows, names = self._on_device(data), list(map(str, self.description.classes))
         parts = [explain_effects(self.module_, batch, classes=names, columns=columns) for batch in rows.batches(256)]
         return replace(parts[0], rows=tuple(row for part in parts for row in part.rows))
 
