@@ -261,6 +261,9 @@ def test_a_head_from_which_no_gate_removes_a_token_is_refused(head):
     rule = rules.get(head, "% of a token's effect on")
     with unchecked(), pytest.raises(ValueError, match=rule):
         wrap(normed(head)).predict(WORDS)
+    if head not in rules:
+        with unchecked():  # all can be accepted, as the message says
+            assert wrap(normed(head), max_leak=1).predict(WORDS).logits.shape == (2, 3)
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def measured_bypass(classifier: TokenClassifier) -> float | None:
             around = (other(classifier.tokens).float() - own).norm(dim=1)
         known = (whole > ROUNDING + 1e-3 * own.norm(dim=1)) & whole.isfinite()
         shares += [float((around / whole)[known].min())] if known.any() else []
-    return max(shares, default=None)
+    return min(1.0, max(shares)) if shares else None
 
 
 def check_gradient(classifier: TokenClassifier) -> None:
@@ -188,7 +188,7 @@ def measured_average(classifier: TokenClassifier) -> float:
             # rounding is no effect
             effect = (own - averaged)[chosen].norm() + 1e-3 * own[chosen].norm() + ROUNDING
             shares.append(float(apart[chosen].norm() / effect))
-    return max(shares)
+    return min(1.0, max(shares))
 
 
 def _without(states: Tensor, position: int) -> Tensor:
@@ -224,4 +224,4 @@ def measured_leak(classifier: TokenClassifier, *, last: bool = False) -> float |
     if not 0 < largest < torch.inf:
         return None
     # below this share of the largest effect of a probed token, a ratio would be noise
-    return float((passing / whole)[whole > 0.1 * largest].max())
+    return min(1.0, float((passing / whole)[whole > 0.1 * largest].max()))
