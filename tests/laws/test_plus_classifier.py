@@ -240,14 +240,14 @@ def test_no_batch_has_a_single_sample_which_batch_norm_cannot_learn_from():
 
 @unchecked()
 @pytest.mark.parametrize("labels", [np.array([3, 12, 7]), np.array([False, True]), np.array(["ill", "well"])])
-def test_predictions_are_labels_as_they_were_given(labels):
+def test_predictions_are_labels_as_they_were_given(labels, tmp_path):
     given = np.resize(labels, 30)
     names, numbers = np.unique(given, return_inverse=True)
     data = gather({"scan": np.eye(len(labels))[numbers]}, numbers)
     settings = TrainSettings(epochs=20, learning_rate=1e-2)
     model = GaugePlusClassifier({"scan": "mlp"}, names, settings=settings, verbose=False).fit(data, data)
-    model.save("labels.safetensors")
-    for each in (model, GaugePlusClassifier.load("labels.safetensors")):
+    model.save(tmp_path / "labels.safetensors")
+    for each in (model, GaugePlusClassifier.load(tmp_path / "labels.safetensors")):
         assert (each.predict(data) == given).all()
     assert {row.label for row in model.explain(data).rows} == {*map(str, given.tolist())}
 
