@@ -34,7 +34,9 @@ def measured() -> tuple[Scores, dict[str, float]]:
                 cells.setdefault(str(result.row), {})[result.seed] = 100 * result.value
             overlaps[folder.removesuffix("/regret")] = overlap_of(result)
     whole = {name: _common_seeds(conditions) for name, conditions in scores.items()}
-    few = [name for name, cells in whole.items() if min(len(row) for cell in cells.values() for row in cell.values()) < 3]
+    few = [
+        name for name, cells in whole.items() if min(len(row) for cell in cells.values() for row in cell.values()) < 3
+    ]
     return {name: cells for name, cells in whole.items() if name not in few}, overlaps  # two seeds have no interval
 
 
