@@ -1,11 +1,11 @@
-"""Components of the laboratory: benchmarks and methods, and encoders that only benchmarks use.
+"""Components of the laboratory: benchmarks and methods, and encoders and imputers that only benchmarks use.
 
 It is the plugin `lab` of `gauge`: its kinds are shown by `gauge list` and found by name wherever it is installed.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from gauge.registry import ENCODERS, KINDS, Kind
+from gauge.registry import ENCODERS, IMPUTERS, KINDS, Kind
 
 if TYPE_CHECKING:  # nothing here needs torch
     from gauge.types import Method
@@ -15,3 +15,4 @@ BENCHMARKS: Kind[Any] = Kind("benchmark", ["gauge_lab.benchmarks"])
 
 KINDS |= {"benchmarks": BENCHMARKS, "methods": METHODS}
 ENCODERS.packages.append("gauge_lab.encoders")
+IMPUTERS.packages.append("gauge_lab.imputers")

@@ -28,7 +28,6 @@ from gauge import (
 from gauge.deploy.exported import ExportedClassifier, open_session
 from gauge.encoders.columns import Columns
 from gauge.imputers.oracle import Oracle
-from gauge.imputers.tip import TIP
 from gauge.paper.gauge import UNGATED
 from gauge.plus.gauge_plus import GaugePlus
 from gauge.randomness import seeded
@@ -37,6 +36,7 @@ from gauge.tabular.experts._terms import Terms
 from gauge.tabular.experts.linear import Linear
 from gauge.tabular.table.columns.image import Image
 from gauge.training.traced import to_onnx, trace
+from gauge_lab.imputers.tip import TIP
 
 pytest.importorskip("onnxruntime")
 COUNTS = (1, 7, 300)

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from helpers import noise
 
 from gauge import Batch, Dataset
-from gauge.imputers.tip import TIP
 from gauge_lab.benchmarks import leaf99, polymnist5k
+from gauge_lab.imputers.tip import TIP
 from gauge_lab.methods.tip import TipClassifier
 from gauge_lab.parts import imputer_stage
 from gauge_lab.plans import last_stage, plan_of

@@ -9,11 +9,11 @@ from torch import nn
 from gauge import Dataset, UnitEncoder
 from gauge.encoders.resnet_grid import ResnetGrid
 from gauge.imputers.mopoe import MoPoE
-from gauge.imputers.tip import TIP, Roles
 from gauge.nn.resnet import ResNet
 from gauge.registry import ENCODERS
 from gauge_lab.benchmarks import BENCHMARKS
 from gauge_lab.coders import CODERS
+from gauge_lab.imputers.tip import TIP, Roles
 from gauge_lab.plans import last_stage
 
 MST = {"mnist": (1, 28, 28), "svhn": (3, 32, 32), "text": (8, 71)}

@@ -7,12 +7,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gauge.imputers.tip import TIP
 from gauge.nn.losses import cross_entropy
 from gauge.nn.streams import side_by_side
 from gauge.nn.tabular import by_cell
 from gauge.types import Method
 from gauge.values import Batch, Prediction
+from gauge_lab.imputers.tip import TIP
 
 __all__ = ["TipClassifier"]
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from gauge.data import Dataset
-from gauge.imputers.tip import TIP
 from gauge_lab.benchmarks import Benchmark
+from gauge_lab.imputers.tip import TIP
 from gauge_lab.methods.tip import TipClassifier
 from gauge_lab.plans import Variant, baseline_plan, needs_imputer
 

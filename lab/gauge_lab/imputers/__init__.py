@@ -1,0 +1,1 @@
+"""Imputers that only benchmarks of papers use."""
