@@ -29,7 +29,7 @@ class ColumnPart(NamedTuple):
     part: Part
 
 
-Flags = Mapping[str, np.ndarray | np.bool_]  # of one row; a modality of one unit has one
+Flags = Mapping[str, Any]  # of one row: an array by unit, or one for a modality of one unit
 Read = tuple[tuple[Unit, ...], dict[str, GridImage]]
 """The units and the images of a row."""
 
