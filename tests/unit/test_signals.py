@@ -129,7 +129,7 @@ def test_short_lists_of_one_length_are_vectors_and_others_are_words(form):
     assert [column.kind for column in model.schema_.columns] == ["vector"]
     assert model.score(rows[100:], (places[100:].prod(1) > 0).astype(int)) > 0.85
     assert np.array_equal(model.predict_proba(rows), model.predict_proba(pd.DataFrame({"place": places.tolist()})))
-    assert model.explain(rows[:1]).rows[0].units[0].value == ", ".join(f"{each:.3g}" for each in places[0])
+    assert model.explain(rows[:1]).rows[0].units[0].value == ", ".join(f"{each:.5g}" for each in places[0])
     several = pd.Series([form(each[: 1 + row % 2].tolist()) for row, each in enumerate(places)], dtype=object)
     assert inspect_table(several.to_frame("several")).columns["kind"].tolist() != ["vector"]
 

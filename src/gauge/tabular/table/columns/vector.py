@@ -111,7 +111,7 @@ class Vector(Content):
         return Mlp((len(self.means),), dim)
 
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
-        numbers = [f"{number:.3g}" for number in _numbers(cell)]
+        numbers = [f"{number:.5g}" for number in _numbers(cell)]
         return [Part(self.name, ", ".join(numbers if len(numbers) <= 5 else [*numbers[:5], "..."]))]
 
 
