@@ -218,9 +218,7 @@ def latest(file: str = "last_tables") -> str:
         return f"{(run.loc[with_rivals, metric] > rivals.loc[with_rivals, metric]).sum()} of {len(with_rivals)}"
 
     cells = {
-        f"mean AUC, {len({key[:2] for key in both})} pairs of table and rate": lambda run: (
-            f"{run['auc'].mean():.4f}"
-        ),
+        f"mean AUC, {len({key[:2] for key in both})} pairs of table and rate": lambda run: f"{run['auc'].mean():.4f}",
         "mean log loss": lambda run: f"{run['log_loss'].mean():.4f}",
         "mean log loss, more than two classes": lambda run: f"{run.loc[run['classes'] > 2, 'log_loss'].mean():.4f}",
         "mean accuracy": lambda run: f"{run['accuracy'].mean():.4f}",
