@@ -8,7 +8,7 @@ from helpers import unchecked
 from gauge import GaugeClassifier
 from gauge.deploy.export import export
 from gauge.deploy.exported import ExportedClassifier
-from gauge.tabular.table.inputs import bin_labels
+from gauge.tabular.table.numbers import bin_labels
 
 ROWS = pd.DataFrame({"a": np.linspace(-1, 1, 60), "b": np.tile([0.0, 1.0, 2.0], 20)})
 HIGH = (ROWS["a"] > 0).to_numpy()
@@ -64,6 +64,23 @@ def test_ordered_labels_keep_their_order_in_classes_matrices_and_saved_models(tm
     assert names.tolist() == ["up to 3.66667", "up to 10", "above 10"]
 
 
+def test_quantities_in_ranges_are_scored_as_they_are_written_before_they_are_divided():
+    """`fit --classes` divided them, `evaluate` called every one of them a class that training never saw."""
+    points = (10 + 5 * ROWS["a"] + ROWS["b"] / 100).map("{:.3f}".format)
+    for written in (points, points.str.replace(".", ","), points + " kg", points.astype(float)):
+        model = fitted(bin_labels(written, 3))
+        assert model.classes_.tolist()[2].startswith("above 1")
+        assert model.score(ROWS, written) == model.score(ROWS, bin_labels(written, 3)) > 0.9
+        assert model.evaluate(ROWS, written)["accuracy"] > 0.9
+    with pytest.raises(ValueError, match="--classes divides numbers, but the label of row 0 is 'ill'"):
+        bin_labels(pd.Series(["ill", "well"]), 3)
+    with pytest.raises(ValueError, match="no label is a class of training: the first is 'ill'"):
+        fitted(bin_labels(points, 3)).score(ROWS, ["ill"] * 60)
+    ranges = fitted(pd.Series(pd.qcut(ROWS["a"], 3)))  # as messages propose
+    assert ranges.classes_.tolist() == list(map(str, pd.qcut(ROWS["a"], 3).cat.categories))
+    assert ranges.score(ROWS, pd.qcut(ROWS["a"], 3)) > 0.9
+
+
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
@@ -73,9 +90,16 @@ def test_ordered_labels_keep_their_order_in_classes_matrices_and_saved_models(tm
             np.zeros(60, [("event", "?"), ("time", "f8")]),
             "a time and an event; make classes of it",
         ),
+        *[
+            (
+                [form.format(row / 10).replace(".", mark) for row in range(60)],
+                "has 60 different numbers in 60 rows, so it is a",
+            )
+            for form, mark in (("{:.1f}", "."), ("{:.1f}", ","), ("€ {:.2f}", "."), ("{:.1f} kg", ","))
+        ],
     ],
 )
-def test_several_targets_and_survival_times_are_refused_with_the_cure(labels, message):
+def test_several_targets_survival_times_and_quantities_are_refused_with_the_cure(labels, message):
     with pytest.raises(ValueError, match=message):
         fitted(labels)
 

@@ -45,7 +45,7 @@ CARS = [
         (notes(30), "text"),
         (CARS, "text"),
         (CARS * 3, "category"),
-        ([f"{name} of{name}" for name in map(str, range(100, 130))], "category"),
+        ([f"{name} of{name}" for name in map(str, range(100, 130))], "ignore"),
         ([f"patient-{i}" for i in range(30)], "ignore"),
         ([7, 7, 7], "ignore"),
         ([None, "", "  "], "ignore"),

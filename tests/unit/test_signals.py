@@ -117,6 +117,32 @@ def test_a_vector_is_no_signal_and_every_number_of_it_is_read(tmp_path):
     assert inspect_table(smooth.to_frame("walk")).columns["kind"].tolist() == ["signal"]
 
 
+@pytest.mark.parametrize(
+    "form", [list, tuple, np.array, json.dumps, lambda place: [np.float64(each) for each in place]]
+)
+def test_short_lists_of_one_length_are_vectors_and_others_are_words(form):
+    """Places on a map were texts, of which nothing was learned, or refused as vectors."""
+    places = np.random.default_rng(0).normal(size=(150, 2)).round(3)
+    rows = pd.DataFrame({"place": pd.Series([form(each.tolist()) for each in places], dtype=object)})
+    model = GaugeClassifier(preset="fast", trust=False, random_state=0, verbose=False)
+    model.fit(rows[:100], (places[:100].prod(1) > 0).astype(int))
+    assert [column.kind for column in model.schema_.columns] == ["vector"]
+    assert model.score(rows[100:], (places[100:].prod(1) > 0).astype(int)) > 0.85
+    assert np.array_equal(model.predict_proba(rows), model.predict_proba(pd.DataFrame({"place": places.tolist()})))
+    assert model.explain(rows[:1]).rows[0].units[0].value == ", ".join(f"{each:.5g}" for each in places[0])
+    several = pd.Series([form(each[: 1 + row % 2].tolist()) for row, each in enumerate(places)], dtype=object)
+    assert inspect_table(several.to_frame("several")).columns["kind"].tolist() != ["vector"]
+
+
+def test_lists_and_sets_of_words_are_categories_that_are_written_alike_in_every_process():
+    """A column of lists ended the fit with "unhashable type"; the order of a set of texts differs between processes."""
+    tags = pd.Series([["a", "b"] if row % 3 else ["c"] for row in range(60)])
+    rows = pd.DataFrame({"tags": tags, "set": tags.map(set)})
+    model = GaugeClassifier(preset="fast", trust=False, random_state=0, verbose=False).fit(rows, tags.str.len())
+    assert [column.words for column in model.schema_.columns] == [("['a', 'b']", "['c']")] * 2
+    assert model.score(rows, tags.str.len()) == 1.0
+
+
 def test_a_signal_of_another_rate_is_resampled_and_a_short_one_has_all_features(tmp_path):
     time = np.arange(24_000) / 8000
     wave = np.sin(2 * np.pi * 3 * time)

@@ -209,9 +209,7 @@ def section(by_table: Mapping[str, tuple[Predicted, np.ndarray]]) -> Section:
     )
 
 
-def pooled(
-    by_table: Sequence[tuple[Predicted, np.ndarray]],
-) -> tuple[dict[float, dict[str, np.ndarray]], np.ndarray]:
+def pooled(by_table: Sequence[tuple[Predicted, np.ndarray]]) -> tuple[dict[float, dict[str, np.ndarray]], np.ndarray]:
     """The predictions and labels of several tables, one after the other; classes that a table lacks have probability 0."""
     classes = max(
         each.shape[1] for predicted, _ in by_table for models in predicted.values() for each in models.values()

@@ -9,7 +9,7 @@ import pandas as pd
 
 from gauge.tabular.evidence.cell_trust import SWAPPED, CellTrust, swap
 from gauge.tabular.table.rows import Rows
-from gauge.training.metrics import expected_calibration_error
+from gauge.training.metrics import area_under_curve, expected_calibration_error
 
 
 def audit_cells(trust: CellTrust, rows: Rows, *, seed: int) -> pd.DataFrame:
@@ -47,6 +47,4 @@ def audit_cells(trust: CellTrust, rows: Rows, *, seed: int) -> pd.DataFrame:
 
 def _auc(trust: np.ndarray, right: np.ndarray) -> float:
     """Return how well the trust tells right from wrong; NaN where there is one kind only."""
-    from sklearn.metrics import roc_auc_score
-
-    return float(roc_auc_score(right, trust)) if 0 < right.sum() < len(right) else np.nan
+    return area_under_curve(np.stack([-trust, trust], 1), right.astype(int))

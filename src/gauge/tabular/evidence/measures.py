@@ -217,18 +217,7 @@ def coverage_table(predictions: EvaluatedRows, sets: PredictionSets) -> pd.DataF
             right = float(covered[rows][one].mean()) if one.any() else float("nan")
             sizes = float(size[rows].mean()), float(one.mean()), right, float((size[rows] == 0).mean())
             lines.append((promised, name, len(rows), *share, *sizes))
-    columns = [
-        "promised",
-        "part",
-        "rows",
-        "coverage",
-        "low",
-        "high",
-        "size",
-        "one_class",
-        "one_class_right",
-        "no_class",
-    ]
+    columns = ["promised", "part", "rows", "coverage", *ENDS[1:], "size", "one_class", "one_class_right", "no_class"]
     return pd.DataFrame(lines, columns=columns)
 
 

@@ -29,6 +29,7 @@ class ColumnPart(NamedTuple):
     part: Part
 
 
+Flags = Mapping[str, Any]  # of one row: an array by unit, or one for a modality of one unit
 Read = tuple[tuple[Unit, ...], dict[str, GridImage]]
 """The units and the images of a row."""
 
@@ -131,9 +132,7 @@ class Reader:
         chosen = probabilities[np.arange(len(decided)), decided]
         return list(zip((str(self.classes[index]) for index in decided), chosen.tolist(), strict=True))
 
-    def _parts(
-        self, row: pd.Series, inputs: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]
-    ) -> list[ColumnPart | None]:
+    def _parts(self, row: pd.Series, inputs: Mapping[str, np.ndarray], observed: Flags) -> list[ColumnPart | None]:
         """Return what every unit stands for, in the order of the units; None for what is missing, for the padding of a text
         and for whole units."""
         parts: list[ColumnPart | None] = []
@@ -165,10 +164,7 @@ class Reader:
         return encoder.unit_counts[modality] - encoder.has_whole(modality)
 
     def _units(
-        self,
-        parts: Sequence[ColumnPart | None],
-        scores: Sequence[float | None],
-        believed: np.ndarray,
+        self, parts: Sequence[ColumnPart | None], scores: Sequence[float | None], believed: np.ndarray
     ) -> tuple[Unit, ...]:
         """In the order of the columns. A column that was missing is one unit."""
         trusted = {cell.name: value for cell, value in zip(self.schema.table, believed.tolist(), strict=True)}
@@ -223,7 +219,7 @@ class Reader:
             for unit in units
         )
 
-    def _images(self, inputs: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]) -> dict[str, GridImage]:
+    def _images(self, inputs: Mapping[str, np.ndarray], observed: Flags) -> dict[str, GridImage]:
         shown = {
             column.name: column.image(inputs[modality], self._fine_units(modality))
             for modality, column in self.schema.contents.items()

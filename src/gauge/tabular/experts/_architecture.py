@@ -42,13 +42,7 @@ class Architecture:
         return build(schema, self.classes, SIZES[self.size])
 
 
-def build(
-    schema: Schema,
-    classes: int,
-    size: NetworkSize,
-    *,
-    pretrained: bool = False,
-) -> GaugePlus:
+def build(schema: Schema, classes: int, size: NetworkSize, *, pretrained: bool = False) -> GaugePlus:
     """The untrained network for these columns: one unit for every number, category, word and part of an image, one more for
     each modality as a whole, and a head for each of several modalities. More than `FINE_COLUMNS` numbers and categories are
     one unit in all. `pretrained` reads the weights of pretrained encoders, which a saved classifier has in its own file.
@@ -72,8 +66,5 @@ def build(
     # a single modality has one subset, and a head of it would know no more than the network
     several = len(encoders) > 1
     return GaugePlus(
-        UnitEncoder(encoders, size.dim),
-        network,
-        subsets_per_step=1 + several,
-        heads="validated" if several else "none",
+        UnitEncoder(encoders, size.dim), network, subsets_per_step=1 + several, heads="validated" if several else "none"
     )

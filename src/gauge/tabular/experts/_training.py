@@ -124,12 +124,5 @@ def stage_seconds(store: StageStore, stage: Stage) -> float:
     return stage.settings.epochs * stage.seconds_per_epoch(store.rows(stage))
 
 
-def make_backbone(
-    train: Dataset,
-    *,
-    schema: Schema,
-    classes: int,
-    size: NetworkSize,
-    weights: Tensor,
-) -> Weighted:
+def make_backbone(train: Dataset, *, schema: Schema, classes: int, size: NetworkSize, weights: Tensor) -> Weighted:
     return Weighted(build(schema, classes, size, pretrained=True), weights)

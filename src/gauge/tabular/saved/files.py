@@ -35,9 +35,7 @@ def stored(form: Any, read: Callable[[Any], Any], write: Callable[[Any], Any]) -
     """Annotate a type whose values are written as plain values of the type `form`, and read from them."""
     return GetPydanticSchema(
         lambda _, handler: core_schema.no_info_after_validator_function(
-            read,
-            handler.generate_schema(form),
-            serialization=core_schema.plain_serializer_function_ser_schema(write),
+            read, handler.generate_schema(form), serialization=core_schema.plain_serializer_function_ser_schema(write)
         )
     )
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from gauge.tabular.table.dates import NUMERIC_TYPES
 
-MIN_SAMPLES = 8  # of an array that is kept as one
+MIN_SAMPLES = 8  # of an array that is kept as one; shorter ones are texts
 # in lower case
 MISSING = frozenset({"", ".", "?", "na", "n/a", "#n/a", "nan", "nat", "null", "unknown", "missing", "-", "--"})
 
@@ -136,13 +136,13 @@ def is_pixels(value: Any) -> bool:
 
 
 def _samples(values: Any) -> np.ndarray | None:
-    """The numbers of an array or a list that is long enough for a signal; None if it is none."""
+    """The numbers of an array or a list; None if it is none."""
     try:
         samples = np.asarray(values)
         samples = samples.astype(np.float64) if samples.dtype == object else samples  # None becomes NaN
     except (TypeError, ValueError):
         return None
-    return samples if samples.dtype.kind in "biuf" and samples.ndim in (1, 2) and samples.size >= MIN_SAMPLES else None
+    return samples if samples.dtype.kind in "biuf" and samples.ndim in (1, 2) else None
 
 
 def _plain_cell(value: Any) -> Any:
@@ -157,7 +157,9 @@ def _plain_cell(value: Any) -> Any:
     if value is pd.NA or value is pd.NaT or (isinstance(value, np.datetime64) and np.isnat(value)):
         return None
     if isinstance(value, np.ndarray | list | tuple) and (samples := _samples(value)) is not None:
-        return samples
+        return samples if samples.size >= MIN_SAMPLES else str(samples.tolist())  # as JSON has it
     if isinstance(value, bytes) and len(value) > 100:  # a file, whose start says of which kind it is
         return f"{value[:16]!r}, {len(value)} bytes, {zlib.crc32(value):08x}"
+    if isinstance(value, set | frozenset):  # whose order changes with every process
+        value = sorted(value, key=str)
     return _plain_cell(str(list(value) if isinstance(value, tuple) else value))  # (5,) is not -5

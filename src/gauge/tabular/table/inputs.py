@@ -14,6 +14,7 @@ from gauge.choices import did_you_mean, pick
 from gauge.tabular.table.cells import cells_of, without_fraction, written_alike
 from gauge.tabular.table.columns import FINE_COLUMNS
 from gauge.tabular.table.guard import warn
+from gauge.tabular.table.numbers import are_quantities, range_positions
 
 logger = logging.getLogger(__name__)
 
@@ -116,8 +117,10 @@ def by_position(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 def as_labels(y: Any) -> Any:
     """Labels of an extension type of pandas as what they hold; scikit-learn would turn truth values into 0.0 and 1.0."""
-    extension = isinstance(getattr(y, "dtype", None), pd.api.extensions.ExtensionDtype)
-    return pd.Series(y).astype(object).infer_objects() if extension else y
+    kind = getattr(y, "dtype", None)
+    if isinstance(kind, pd.CategoricalDtype) and isinstance(kind.categories.dtype, pd.IntervalDtype):
+        y = pd.Series(y).cat.rename_categories(str)  # ranges, as `pd.qcut` gives them
+    return pd.Series(y).astype(object).infer_objects() if isinstance(kind, pd.api.extensions.ExtensionDtype) else y
 
 
 def labels_of(rows: Any, y: Any, count: int) -> pd.Series:
@@ -195,16 +198,20 @@ def has_label(column: pd.Series) -> np.ndarray:
 
 def class_positions(classes: np.ndarray, labels: pd.Series) -> np.ndarray:
     """The position in `classes` of every label, -1 where it is none of them. Files write a class in several ways: 1 is also
-    "1", and 1.0 beside missing labels, and True is also "True".
+    "1", and 1.0 beside missing labels, and True is also "True"; a number is the class of its range.
 
     >>> class_positions(np.array([0, 1]), pd.Series([1.0, None, 0.0])).tolist()
     [1, -1, 0]
+    >>> class_positions(np.array(["up to 5", "above 5"]), pd.Series([7.5, 2.0])).tolist()
+    [1, 0]
     """
     positions = np.array(pd.Index(classes).get_indexer(pd.Index(labels)))
     names = pd.Index([_class_name(label) for label in classes])
     if names.is_unique:
         others = np.flatnonzero((positions < 0) & has_label(labels))
         positions[others] = names.get_indexer(pd.Index([_class_name(label) for label in labels.iloc[others]]))
+    others = np.flatnonzero((positions < 0) & has_label(labels))
+    positions[others] = range_positions(names, labels.iloc[others])
     return positions
 
 
@@ -318,7 +325,7 @@ def class_numbers(y: Any, rows: int | None = None, order: Sequence[Any] | None =
     classes, numbers = np.unique(values, return_inverse=True)
     classes = np.array(classes.tolist()) if classes.dtype.kind == "U" else classes  # as long as the longest of them
     if order is not None:
-        ranks = np.argsort([order.index(label) for label in classes.tolist()])
+        ranks = np.argsort([list(map(str, order)).index(str(label)) for label in classes.tolist()])
         if (np.diff(ranks) < 0).any():
             logger.warning(
                 "the classes keep their order %s; scikit-learn's scorers of probabilities expect sorted ones, so score with "
@@ -334,18 +341,6 @@ def class_numbers(y: Any, rows: int | None = None, order: Sequence[Any] | None =
     return classes, numbers
 
 
-def bin_labels(labels: pd.Series, classes: int) -> pd.Series:
-    """A quantity in `classes` ranges of about equally many rows, in words."""
-    numbers = pd.to_numeric(labels, errors="coerce")
-    wrong = labels[numbers.isna() & labels.notna()]
-    if len(wrong):
-        raise ValueError(f"--classes divides numbers, but the label of row {wrong.index[0]} is {wrong.iloc[0]!r}")
-    edges = np.unique(np.nanquantile(numbers, np.linspace(0, 1, classes + 1)[1:-1]))
-    names = [*(f"up to {edge:g}" for edge in edges), f"above {edges[-1]:g}"]
-    codes: np.ndarray = np.where(labels.notna(), np.searchsorted(edges, numbers), -1).astype(np.intp)
-    return pd.Series(pd.Categorical.from_codes(codes, pd.Index(names), ordered=True), labels.index, name=labels.name)
-
-
 def target_problems(values: pd.Series, rows: int | None = None) -> Iterator[str]:
     """Why labels may make little sense as classes; none of `values` is missing. `rows` as in `class_numbers`."""
     names = pd.Series(values.astype(str).unique(), dtype=object)
@@ -353,16 +348,18 @@ def target_problems(values: pd.Series, rows: int | None = None) -> Iterator[str]
     if alike := written_alike(names):
         first = ", ".join(map(repr, alike[:5]))
         yield f"has classes that differ only in spaces or capital letters ({first}); write those that are the same alike"
-    if classes > max(2, rows / 2):
-        yield f"has {classes} classes in {rows} rows; is it an identifier? Most have one row"
-    elif classes > MIN_QUANTITIES and pd.api.types.is_numeric_dtype(values):
+    if classes > MIN_QUANTITIES and are_quantities(values):
         yield f"has {classes} different numbers; if it is a quantity, divide it into classes (--classes 4, pd.qcut)"
+    elif classes > max(2, rows / 2):
+        yield f"has {classes} classes in {rows} rows; is it an identifier? Most have one row"
 
 
 def _check_target(labels: pd.Series, classes: int, rows: int) -> None:
     """Labels that cannot be learned: almost every row would be a class of its own."""
-    numeric = pd.api.types.is_numeric_dtype(labels)
-    if classes <= MIN_QUANTITIES or classes <= (rows / 5 if numeric else rows / 2):  # integers may be a quantity
+    if classes <= MIN_QUANTITIES or classes <= rows / 5:
+        return
+    numeric = are_quantities(labels)
+    if not numeric and classes <= rows / 2:
         return
     given, reason = "classes", "an identifier or free text; choose another column, or put its values into groups"
     if numeric:

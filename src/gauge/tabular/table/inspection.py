@@ -138,7 +138,7 @@ def repeated_identifier(column: pd.Series) -> list[str]:
     >>> len(repeated_identifier(pd.Series([f"P{number}" for number in range(40)] * 3, name="PatID", dtype="str")))
     1
     """
-    values = column[~missing(column)]
+    values = plain(column)[~missing(column)]
     count = values.nunique()
     if not 20 <= count < len(values) or len(values) > 20 * count or not (values.dtype.kind == "O" or are_whole(values)):
         return []

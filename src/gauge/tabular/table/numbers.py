@@ -274,6 +274,47 @@ def unread_numbers(texts: Iterable[str]) -> str:
     return ""
 
 
+def quantities(labels: pd.Series) -> np.ndarray:
+    """Labels as numbers, NaN where they are none."""
+    writing = Writing.from_values(labels.dropna())
+    return np.full(len(labels), np.nan) if writing is None or writing.date else writing.read(labels)
+
+
+def are_quantities(labels: pd.Series) -> bool:
+    """Whether they are numbers, or texts that are numbers with decimals or units."""
+    if pd.api.types.is_numeric_dtype(labels):
+        return True
+    writing = Writing.from_values(labels.drop_duplicates())
+    return writing is not None and not writing.date and not are_whole(labels)
+
+
+def bin_labels(labels: pd.Series, classes: int) -> pd.Series:
+    """A quantity in `classes` ranges of about equally many rows, in words."""
+    numbers = quantities(labels)
+    wrong = labels[np.isnan(numbers) & labels.notna()]
+    if len(wrong):
+        raise ValueError(f"--classes divides numbers, but the label of row {wrong.index[0]} is {wrong.iloc[0]!r}")
+    quantiles = np.nanquantile(numbers, np.linspace(0, 1, classes + 1)[1:-1])
+    edges = np.unique([float(f"{edge:g}") for edge in quantiles])  # as the names of the classes say them
+    names = _range_names(edges)
+    codes: np.ndarray = np.where(labels.notna(), np.searchsorted(edges, numbers), -1).astype(np.intp)
+    return pd.Series(pd.Categorical.from_codes(codes, pd.Index(names), ordered=True), labels.index, name=labels.name)
+
+
+def range_positions(names: pd.Index, labels: pd.Series) -> np.ndarray:
+    """The position of the range of each number, if all names are such of `bin_labels`; -1 where there is none."""
+    ranges = [match for name in names if (match := re.fullmatch(r"(?:up to|above) (-?\d\S*)", name))]
+    if not len(labels) or len(ranges) < len(names):
+        return np.full(len(labels), -1)
+    edges, numbers = np.unique([float(match[1]) for match in ranges]), quantities(labels)
+    own = names.get_indexer(pd.Index(_range_names(edges)))[np.searchsorted(edges, numbers)]
+    return np.where(np.isnan(numbers), -1, own)
+
+
+def _range_names(edges: np.ndarray) -> list[str]:
+    return [*(f"up to {edge:g}" for edge in edges), f"above {edges[-1]:g}"]
+
+
 def _number_writing(words: pd.Series, commas: bool) -> Writing | None:
     bounds = words.str.match(BOUND)
     if 0 < bounds.mean() <= 0.5 and words[~bounds].nunique() >= 10:  # not groups: <18, 18, >18

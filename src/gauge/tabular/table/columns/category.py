@@ -56,7 +56,7 @@ class Category(Cell):
         if has_category_type(values):
             return Guess()
         words = as_words(values)
-        if words.nunique() == len(words) > MIN_IDENTIFIERS and not words.str.contains(r"\s").any():
+        if words.nunique() == len(words) > MIN_IDENTIFIERS:
             several = "; numbers in it would need columns of their own" if unread_numbers(words) else ""
             return Guess(f"every value is different, as in an identifier{several}", ignored=True)
         return Guess("digits are read as codes, not as a number" if are_codes(values) else "")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from pydantic import AfterValidator
 
-from gauge.tabular.table.cells import missing
+from gauge.tabular.table.cells import MIN_SAMPLES, has_category_type, missing
 from gauge.tabular.table.columns import Content, Guess, ImageFiles, Part, Question, ReadOptions
 from gauge.tabular.table.columns.signal import Signal, channels_of, list_from_json, scaled, scales
 
@@ -35,15 +35,18 @@ class Vector(Content):
 
     @classmethod
     def recognise(cls, values: pd.Series) -> Guess | None:
-        """Vectors where neighbours differ as much as any two numbers; samples in time are closer to each other."""
-        if Signal.recognise(values) is None:
+        """Vectors where neighbours differ as much as any two numbers, as samples in time are closer to each other, and lists
+        that are too short for a signal, such as coordinates."""
+        if has_category_type(values):
             return None
         try:
-            rows = np.stack([_numbers(cell) for cell in values.iloc[:200]])
-        except ValueError:  # files, several channels or different lengths
+            short = 1 < len(_numbers(values.iloc[0])) < MIN_SAMPLES
+            rows = np.stack([_numbers(cell) for cell in (values if short else values.iloc[:200])])
+        except ValueError:  # no lists, files, several channels or different lengths
             return None
         near, any_two = np.nanmean(np.diff(rows) ** 2), 2 * np.nanmean(np.nanvar(rows, 1))
-        return Guess(_in_words(rows.shape[1])) if near > 0.5 * any_two else None
+        vector = short or (near > 0.5 * any_two and Signal.recognise(values) is not None)
+        return Guess(_in_words(rows.shape[1])) if vector else None
 
     @classmethod
     def from_column(cls, column: pd.Series, options: ReadOptions = ReadOptions()) -> "Vector":
@@ -108,7 +111,8 @@ class Vector(Content):
         return Mlp((len(self.means),), dim)
 
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
-        return [Part(self.name, ", ".join(f"{number:.3g}" for number in _numbers(cell)[:5]) + ", ...")]
+        numbers = [f"{number:.5g}" for number in _numbers(cell)]
+        return [Part(self.name, ", ".join(numbers if len(numbers) <= 5 else [*numbers[:5], "..."]))]
 
 
 def _in_words(length: int) -> str:
