@@ -271,6 +271,31 @@ def fresh() -> str:
     return "\n".join(blocks)
 
 
+def fresh_autogluon() -> str:
+    """AutoGluon's best preset on the complete tables of the last look that it was fitted on, beside ours and CatBoost."""
+    records = pd.concat([_with_scores("fresh_tables"), _with_scores("fresh_tables-autogluon")])
+    records, models = records[records["missing"] == 0], ["default", "fast", "AutoGluon best", "CatBoost"]
+    scores = {name: _scores(records, name)[models].dropna() for name in (*HIGHER, "cpu_seconds")}
+    lines = [
+        f"| 0 % blank, {len(scores['auc'])} tables | AUC, % | log loss | accuracy, % | CPU s, median |",
+        "|---" * 5 + "|",
+    ]
+    for model in models:
+        auc, accuracy, loss = (scores[name][model].mean() for name in HIGHER)
+        seconds = scores["cpu_seconds"][model].median()
+        lines.append(f"| {model} | {100 * auc:.1f} | {loss:.3f} | {100 * accuracy:.1f} | {seconds:.1f} |")
+    words = []
+    for name, sign in HIGHER.items():
+        own, other = (scores[name][model] for model in ("default", "AutoGluon best"))
+        mean, half, p, positive, count = _compared(sign * own, sign * other)
+        unit, digits = (100, 2) if name != "log_loss" else (1, 3)
+        gap = f"{sign * unit * mean:+.{digits}f} ± {unit * half:.{digits}f}"
+        words.append(
+            f"{name.replace('_', ' ').replace('auc', 'AUC')} {gap} (better on {positive} of {count}, p {p:.2f})"
+        )
+    return "\n".join([*lines, "", f"`default` minus AutoGluon best, not corrected: {'; '.join(words)}.", ""])
+
+
 def complete_tables() -> str:
     """`default` minus `fast` where no cell is blank: what the network brings there."""
     lines = ["| tables | AUC, points | log loss | tables on which the log loss is lower |", "|---" * 4 + "|"]
@@ -333,6 +358,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "wide": wide,
     "latest": latest,
     "fresh": fresh,
+    "fresh-autogluon": fresh_autogluon,
     "fresh-before": lambda: latest("fresh_tables"),
     "new-before": new_before,
     "complete-tables": complete_tables,
