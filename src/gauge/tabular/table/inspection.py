@@ -42,14 +42,16 @@ def inspect_table(
 ) -> Inspection:
     """`target` holds the labels, `kinds` overrides the inferred kinds, `files` are the images; `max_categories` of a column
     are kept, the others are rare."""
-    frame, kinds = as_pandas(frame).apply(plain), kinds or {}
+    if not len(frame := as_pandas(frame)):
+        raise ValueError("the table has no rows; give a table with some")
+    frame, kinds = frame.apply(plain), kinds or {}
     for name in (*kinds, *([] if target is None else [target])):
         pick(dict.fromkeys(frame.columns), name, "column")
     for kind in kinds.values():
         pick_kind(kind)
     problems = [] if target is None else list(_target_problems(frame[target]))
     features = frame.columns.drop(target) if target else frame.columns
-    cells = np.array([missing(frame[name]) for name in features], bool).reshape(len(features), len(frame))
+    cells = np.array([missing(frame[name]) for name in features], bool).reshape(-1, len(frame))
     empty = np.asarray(cells.all(0)) & bool(len(features))
     if empty.any():
         problems.append(
