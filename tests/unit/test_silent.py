@@ -14,6 +14,7 @@ from gauge.data.files import write_bytes
 from gauge.tabular.table.columns import ReadOptions, infer_kind
 from gauge.tabular.table.columns.category import Category
 from gauge.tabular.table.columns.number import Number
+from gauge.tabular.table.columns.text import Text
 from gauge.tabular.table.files import read_table_file
 from gauge.tabular.table.guard import watched
 from gauge.tabular.table.schema import Schema
@@ -86,6 +87,13 @@ def test_a_text_a_list_or_a_date_of_another_form_is_read_the_same_or_noted(train
     assert (values[: len(same) + 1] == values[0]).all()
     rows = {row for (name, _), seen in watch.seen.items() if name == "x" for row in seen.rows}
     assert rows == set(range(len(same) + 1, len(kept)))
+
+
+def test_sentences_that_share_a_form_may_have_others():
+    column = Text.from_column(pd.Series([f"itches, seen on day {row}" for row in range(60)], name="x"))
+    with watched(quiet=True) as watch:
+        column.encode(pd.Series(["itches on day 3"], name="x"))
+    assert not watch.seen
 
 
 @pytest.mark.parametrize("truth", [[True, "FALSE"], ["True", False], [1, 0]])

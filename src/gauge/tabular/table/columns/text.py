@@ -131,7 +131,8 @@ class Text(Words):
         ]
         forms = Counter(map(_form, given))
         single = upper_share(sum(count == 1 for count in forms.values()), len(given))  # as Good and Turing
-        few = tuple(sorted(forms)) if len(forms) <= cls.max_forms < len(given) else ()
+        short = all("0" in form and len(re.findall(r"[^\W\d]+", form)) <= 2 for form in forms)  # no sentences
+        few = tuple(sorted(forms)) if short and len(forms) <= cls.max_forms < len(given) else ()
         return cls(str(column.name), tuple(known), length, upper_share(sum(alone), len(alone)), few, single)
 
     def encode(
