@@ -2,7 +2,7 @@
 every number as a column."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
@@ -11,7 +11,8 @@ from pydantic import AfterValidator
 
 from gauge.tabular.table.cells import missing
 from gauge.tabular.table.columns import Content, Guess, ImageFiles, Part, Question, ReadOptions
-from gauge.tabular.table.columns.signal import Signal, channels_of, list_from_json, scaled, scales
+from gauge.tabular.table.columns.signal import Signal, channels_of, list_from_json, note_sizes, scaled, scales, sizes_of
+from gauge.tabular.table.guard import Limits
 
 if TYPE_CHECKING:
     from gauge.types import Encoder
@@ -21,11 +22,12 @@ __all__ = ["Vector"]
 
 @dataclass(frozen=True)
 class Vector(Content):
-    """`means` and `deviations` are those of each number in training."""
+    """`means` and `deviations` are those of each number in training, `sizes` how large all of a row were."""
 
     name: str
     means: tuple[float, ...]
     deviations: tuple[float, ...]
+    sizes: Limits | None = None
     kind: ClassVar[str] = "vector"
     order: ClassVar[int] = 5
     precedence: ClassVar[int] = -1
@@ -55,7 +57,8 @@ class Vector(Content):
                 f"column {column.name!r}: these are not vectors of one length ({error}); give lists of numbers, or set "
                 "another kind in columns="
             ) from error
-        return cls(str(column.name), *scales(rows))
+        sizes = Limits.fit(sizes_of(scaled(rows, *scales(rows))), ratios=False)
+        return cls(str(column.name), *scales(rows), sizes)
 
     def encode(
         self, column: pd.Series, files: ImageFiles = ImageFiles(), *, training: bool = False
@@ -71,7 +74,11 @@ class Vector(Content):
         if broken:
             self.report_unreadable(column, list(broken), broken[min(broken)], int(observed.sum()) if training else None)
         observed[list(broken)] = False
+        note_sizes(self.sizes, column, values, observed)
         return values, observed
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"sizes": self.sizes and asdict(self.sizes)}
 
     def _read(self, cell: Any) -> np.ndarray:
         numbers = _numbers(cell)
