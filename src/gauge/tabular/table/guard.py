@@ -119,21 +119,26 @@ class Seen:
 
 
 class Training:
-    """What a guard holds of training: the names of its columns, their missing rates in so many rows, and the positions and
-    `bounds` of those that are measured, as arrays: lowest, highest and nearest, the lowest and the highest twentieth, and
-    the share of new numbers that is beyond one of these at most; [bounds, columns, 1]. Of these, `exact` are the positions
-    of whole numbers and of dates with times, and `whole` which are the former; `least` is the least of the shares, `often`
-    whether a column is missing in many rows."""
+    """What a guard holds of training: the names of its columns, their missing rates in so many rows, the positions of those
+    that are `measured`, the limit and the twentieth at either end of each (`lows` and `highs`, [2, columns, 1]), and the
+    `shares` of new numbers in a twentieth at most, of which `least` is the least. At the `exact` ones of these positions,
+    numbers may be unlike training within its limits: `whole` is 1 for whole numbers and 0 for dates with times, `nearest`
+    that of the limits. `often` is whether a column is missing in many rows."""
 
     def __init__(self, columns: Sequence[Any], rates: Mapping[str, float], rows: int) -> None:
         measured = [index for index, each in enumerate(columns) if getattr(each, "limits", None) is not None]
         self.names, self.rates, self.rows = tuple(rates), np.array(list(rates.values())), rows
         self.measured = np.array(measured, int)
-        self.bounds = np.array([columns[index].bounds for index in measured]).reshape(-1, 6, 1).swapaxes(0, 1)
-        limits = [columns[index].limits for index in measured]
-        self.exact = np.array([place for place, each in enumerate(limits) if each.whole or each.clock], int)
-        self.whole = np.array([each.whole for each in limits], bool)[self.exact, None]
-        self.least, self.often = float(self.bounds[5].min(initial=1)), bool(self.rates.max() >= MOVED)
+        bounds = np.array([columns[index].bounds for index in measured]).reshape(-1, 7, 1).swapaxes(0, 1)
+        self.lows, self.highs, self.shares = bounds[:2], bounds[2:4], bounds[4, :, 0]
+        self.exact = np.flatnonzero((bounds[5, :, 0] >= 0) | (bounds[6, :, 0] > 0))
+        self.whole, self.nearest = bounds[5:, self.exact]
+        self.least, self.often = float(self.shares.min(initial=1)), bool(self.rates.max() >= MOVED)
+
+    def within(self, numbers: np.ndarray) -> np.ndarray:
+        """Which numbers at the `exact` positions are unlike training, whatever its limits."""
+        own = numbers[self.exact]
+        return (has_fraction(own) == self.whole) | ((abs(own) < self.nearest) & (own != 0))
 
 
 class Tally:
@@ -156,7 +161,7 @@ class Tally:
             yield from self._rates(unread)
 
     def _ends(self) -> Iterator[str]:
-        known, shares = (self.rows - self.missing)[self.training.measured], self.training.bounds[5, :, 0]
+        known, shares = (self.rows - self.missing)[self.training.measured], self.training.shares
         many = (self.ends > _by_chance(shares, known)) & (known >= MIN_ROWS)
         for end, index in np.argwhere(many).tolist():
             count, name = int(self.ends[end, index]), self.training.names[self.training.measured[index]]
@@ -200,12 +205,13 @@ class Watch:
         if not self.numbers or len(self.numbers) != len(training.measured):
             self.look()
             return
-        lowest, highest, nearest, low, high, _ = training.bounds
         numbers = np.array([each for _, _, each in self.numbers])
-        tally.ends[0] += np.add.reduce(numbers < low, 1)
-        tally.ends[1] += np.add.reduce(numbers > high, 1)
-        inexact = len(training.exact) and (has_fraction(numbers[training.exact]) == training.whole).any()
-        if inexact or np.count_nonzero(beyond(numbers, lowest, highest, nearest)):
+        (far_below, below), (far_above, above) = (
+            np.add.reduce(outside, 2) for outside in (numbers < training.lows, numbers > training.highs)
+        )
+        tally.ends += below, above
+        far = np.count_nonzero(far_below) or np.count_nonzero(far_above)
+        if far or (len(training.exact) and training.within(numbers).any()):
             self.look()
         self.numbers.clear()
 

@@ -103,12 +103,18 @@ class Number(Cell):
 
     @cached_property
     def bounds(self) -> np.ndarray:
-        """Those of `Training`, of the limits and of the twentieths."""
+        """Those of `Training`: limits and twentieths, the share of the latter, and what is unlike training within these."""
         assert self.limits is not None  # there are no bounds without
         values, ranks = self.quantiles
         low, high = values[ranks <= 0.05].max(initial=values[0]), values[ranks >= 0.95].min(initial=values[-1])
         limits = self.limits
-        return np.array([limits.lowest, limits.highest, limits.nearest, low, high, limits.ends])
+        lowest, highest, nearest = limits.lowest, limits.highest, limits.nearest
+        if values[0] > 0:  # what is near to 0 is beyond all of one sign
+            lowest, nearest = max(lowest, nearest), 0
+        elif values[-1] < 0:
+            highest, nearest = min(highest, -nearest), 0
+        whole = 1 if limits.whole else 0 if limits.clock else -1
+        return np.array([lowest, low, highest, high, limits.ends, whole, nearest])
 
     @property
     def cycle_count(self) -> int:
