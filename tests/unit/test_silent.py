@@ -158,12 +158,24 @@ def test_merged_cells_and_sheets_that_never_end_are_refused(tmp_path):
         (b'<row r="900000000"/>', "more rows, or longer ones"),
         (b'<row r="30">' + b"<c><v>1</v></c>" * 20_000 + b"</row>", "more rows, or longer ones"),
         (b"<row/>" * 10**6, "unpacks to more"),
+        (
+            b'<row><c r="XFD4"/></row>' * 1100,
+            "its rows have 1142 values in 18022442 cells, which tables have not; remove",
+        ),
     ):
         with ZipFile(path, "w", ZIP_DEFLATED) as forged, ZipFile(BytesIO(fine)) as archive:
             for name in archive.namelist():
                 forged.writestr(name, archive.read(name).replace(b"</sheetData>", rows + b"</sheetData>"))
         with pytest.raises(ValueError, match=problem):
             read_table_file(path)
+
+
+def test_lines_of_json_whose_keys_all_differ_are_refused(tmp_path):
+    (tmp_path / "t.jsonl").write_text("".join(f'{{"key {row}": 1}}\n' for row in range(5000)))
+    with pytest.raises(
+        ValueError, match="its rows have 5000 values in 25000000 cells, which tables have not; remove em"
+    ):
+        read_table_file(tmp_path / "t.jsonl")
 
 
 def test_columns_of_files_are_never_lost_in_silence(tmp_path, caplog):
