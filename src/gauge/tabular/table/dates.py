@@ -175,10 +175,11 @@ def quick_day(cell: str, form: str) -> float:
     text = (_with_century(cell) if "%y" in form else cell).strip()
     pattern = "%Y-%m-%d" if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII) else form.replace("%y", "%Y")
     with suppress(ValueError):
-        day = datetime.strptime(text, pattern).replace(**{} if "%d" in form or form not in DATES else {"day": 1})
+        day = datetime.strptime(text, pattern)
         # years that every version of pandas can represent
         years = range(1969, 2069) if "%y" in form else range(1678, 2262)
-        return float(day.toordinal() - date(1970, 1, 1).toordinal()) if day.year in years else math.nan
+        first = date(day.year, day.month, 1) if form in DATES and "%d" not in form else day
+        return float(first.toordinal() - date(1970, 1, 1).toordinal()) if day.year in years else math.nan
     return math.nan
 
 

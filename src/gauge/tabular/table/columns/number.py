@@ -204,8 +204,7 @@ class Number(Cell):
         )
 
     def to_json(self) -> dict[str, Any]:
-        limits = None if self.limits is None else asdict(self.limits)
-        return super().to_json() | {"writing": asdict(self.writing), "limits": limits}
+        return super().to_json() | {"writing": asdict(self.writing)}
 
     @property
     def note(self) -> str:

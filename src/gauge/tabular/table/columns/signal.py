@@ -8,7 +8,7 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
@@ -127,9 +127,6 @@ class Signal(Content):
             self.report_unreadable(column, sorted(broken), broken[min(broken)], known if training else None)
         note_sizes(self.sizes, column, values, observed)
         return values, observed
-
-    def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {"sizes": self.sizes and asdict(self.sizes)}
 
     def _read(self, recording: Recording) -> np.ndarray:
         """The features, with mean 0 and deviation 1 in training."""

@@ -2,7 +2,7 @@
 every number as a column."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
@@ -76,9 +76,6 @@ class Vector(Content):
         observed[list(broken)] = False
         note_sizes(self.sizes, column, values, observed)
         return values, observed
-
-    def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {"sizes": self.sizes and asdict(self.sizes)}
 
     def _read(self, cell: Any) -> np.ndarray:
         numbers = _numbers(cell)
