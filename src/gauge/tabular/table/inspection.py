@@ -49,7 +49,7 @@ def inspect_table(
         pick_kind(kind)
     problems = [] if target is None else list(_target_problems(frame[target]))
     features = frame.columns.drop(target) if target else frame.columns
-    cells = np.array([missing(frame[name]) for name in features], bool).reshape(-1, len(frame))
+    cells = np.array([missing(frame[name]) for name in features], bool).reshape(len(features), len(frame))
     empty = np.asarray(cells.all(0)) & bool(len(features))
     if empty.any():
         problems.append(
