@@ -46,6 +46,8 @@ class Vector(Content):
             rows = np.stack([_numbers(cell) for cell in (values if short else values.iloc[:200])])
         except ValueError:  # no lists, files, several channels or different lengths
             return None
+        if rows.shape[1] == 1:
+            return None
         near, any_two = np.nanmean(np.diff(rows) ** 2), 2 * np.nanmean(np.nanvar(rows, 1))
         vector = short or (near > 0.5 * any_two and Signal.recognise(values) is not None)
         return Guess(_in_words(rows.shape[1])) if vector else None
