@@ -312,7 +312,7 @@ def forge(draw: random.Random, folder: Path) -> str:
         _forged_file(draw, folder)
     metadata.pop("sha256", None)
     if isinstance(metadata.get("files"), dict) and deed != "json files":
-        with contextlib.suppress(ValueError):  # what is refused for its size would take long to hash
+        with contextlib.suppress(ValueError, MemoryError):  # what is refused for its size would take long to hash
             checkpoint.read_metadata(folder / WEIGHTS)
             metadata["files"] = file_record(folder)
     path.write_text(json.dumps(metadata | {"sha256": checksum(metadata)}))

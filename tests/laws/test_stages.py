@@ -2,11 +2,13 @@
 
 import importlib.util
 import logging
+import math
 import re
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 from helpers import SETTINGS, Wobbly, assert_equal, dataset
 
 from gauge.imputers.zero import Zero
@@ -214,3 +216,30 @@ def test_every_committed_result_is_valid_and_says_what_is_not_recorded(path):
     results = read_results(path)
     assert results
     assert all(result.trained["commit"] for result in results)
+
+
+class Scaled(Wobbly):
+    """A method with one more number to learn."""
+
+    def __init__(self) -> None:
+        super().__init__(4)
+        self.scale = torch.nn.Parameter(torch.tensor(1.0))
+
+    def loss(self, batch):
+        return {"scale": self.scale**2}
+
+
+def make_scaled(train) -> Scaled:
+    return Scaled()
+
+
+def test_a_stage_records_its_steps_its_rates_and_the_numbers_it_learned(tmp_path):
+    settings = SETTINGS.model_copy(update={"epochs": 2, "batch_size": 16, "selection": (), "schedule": "cosine"})
+    metadata = store(tmp_path).trained(Stage("scaled", make_scaled, {}, settings)).metadata
+    rates = [
+        settings.learning_rate * (1 + math.cos(math.pi * step / 6)) / 2 for step in range(6)
+    ]  # 40 rows: 3 an epoch
+    assert metadata["steps"] == 6
+    assert metadata["sum_of_rates"] == pytest.approx(sum(rates))
+    assert metadata["scalars"]["start"] == {"scale": 1.0}
+    assert 0 < abs(metadata["scalars"]["end"]["scale"] - 1) <= 1.1 * sum(rates)

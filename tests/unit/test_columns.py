@@ -121,6 +121,8 @@ def test_inspection_reads_numbers_as_training_does_and_tells_empty_rows_from_cop
         "2 rows have no values and are left out of training, first row 3",
     ]
     assert inspection.columns["example"].tolist() == ["1,234", "1,5", "0"]
+    with pytest.raises(ValueError, match="the table has no rows; give a table with some"):
+        inspect_table(frame.head(0))
 
 
 def test_inspection_names_categories_that_are_written_alike():

@@ -1,7 +1,7 @@
 """A wrong value never passes in silence: it counts as missing, with a word on it, or is refused, or training names it."""
 
 import threading
-from datetime import timedelta
+from datetime import date, timedelta
 from io import BytesIO
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -14,12 +14,17 @@ from gauge.data.files import write_bytes
 from gauge.tabular.table.columns import ReadOptions, infer_kind
 from gauge.tabular.table.columns.category import Category
 from gauge.tabular.table.columns.number import Number
+from gauge.tabular.table.columns.text import Text
 from gauge.tabular.table.files import read_table_file
+from gauge.tabular.table.guard import watched
+from gauge.tabular.table.schema import Schema
 
 PLAIN = np.linspace(1, 90, 60)
 EUROS = [f"{number + 1}.400,00 €" for number in range(30)]
 DAYS = [str(day)[:10] for day in pd.date_range("2019-01-01", "2021-12-01", periods=40)]
 WHOLE = [str(number) for number in range(20, 9000, 100)]
+STAMPS = [str(stamp) for stamp in pd.date_range("2021-01-01 07:30", periods=40, freq="29h")]
+ZONED = [f"{stamp}+09:00" for stamp in STAMPS]
 LEVELS = [f"town {number}" for number in range(300) for _ in range(2)]
 
 
@@ -46,6 +51,11 @@ LEVELS = [f"town {number}" for number in range(300) for _ in range(2)]
         *((PLAIN, cell) for cell in (np.timedelta64(65), np.timedelta64(65, "ns"), (5, 6))),
         *((["1,5", "2,25"] * 20, cell) for cell in ((5,), "1.234")),
         *((DAYS, pd.Period(cell)) for cell in ("2021", "2021-05", "2021Q1")),
+        *((STAMPS, cell) for cell in ("2021-05-29T17:13:00+02:00", "2021-05-29 17:13Z", pd.Timestamp(ZONED[3]))),
+        *((ZONED, cell) for cell in ("2021-05-29T17:13:00", "2021-05-29 17:13", pd.Timestamp(STAMPS[3]))),
+        *((["29.05.21", "11.03.20"] * 20, cell) for cell in ("1946-05-29", "29.05.1946", date(2069, 1, 1))),
+        *((["10%", "140%", "3.5%"] * 20, cell) for cell in (1.2, "1.2", 0.5)),
+        *((["9:15 AM", "2:30\u202fPM", "11:00 pm"] * 9, cell) for cell in ("2:30", " 11:00")),
     ],
 )
 def test_what_may_mean_something_else_than_in_training_counts_as_missing_and_is_named(training, cell, caplog):
@@ -53,6 +63,37 @@ def test_what_may_mean_something_else_than_in_training_counts_as_missing_and_is_
     cells = pd.Series([cell, column.clean(pd.Series(training, name="x")).iloc[0]], dtype=object, name="x")
     assert np.isnan(column.numbers(column.clean(cells))).tolist() == [True, False]
     assert "column 'x', row 0: " in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("training", "same", "unlike"),
+    [
+        ([f"{row % 24:02d}:{row:02d} Uhr" for row in range(60)], [], ["13:08", "1:08 PM", "13.08 Uhr"]),
+        ([f"Q{row % 4 + 1} {1950 + row}" for row in range(60)], ["q1 1950"], ["1950-Q1", "1950-01-01"]),
+        ([f"café noir {row}" for row in range(60)], ["cafe\u0301 noir 0", "cafÃ© noir 0", "ca\u00adfé noir 0"], []),
+        (list(np.random.default_rng(0).normal(5, 1, (60, 12))), [], [np.zeros(12), np.full(12, 5000.0)]),
+        (list(np.sin(np.arange(60)[:, None] + np.arange(400) / 9)), [], [np.zeros(400), np.full(400, 5000.0)]),
+        (STAMPS, [STAMPS[0].replace(" ", "T"), pd.Timestamp(STAMPS[0])], ["2021-02-01", date(2021, 2, 1)]),
+        (["2021-05", "2020-03"] * 20, ["2021-05-29", date(2021, 5, 2), "2021-05-29T17:13"], []),
+    ],
+)
+def test_a_text_a_list_or_a_date_of_another_form_is_read_the_same_or_noted(training, same, unlike):
+    schema = Schema.from_frame(pd.DataFrame({"x": pd.Series(training, dtype=object), "row": range(len(training))}))
+    kept = [training[0], *same, *unlike]
+    with watched(quiet=True) as watch:
+        encoded = schema.encode(pd.DataFrame({"x": pd.Series(kept, dtype=object), "row": 7}))
+    modality = next(name for name, own in schema.modalities.items() if own[0].name == "x")
+    values = encoded.inputs[modality][:, :1] if modality == "table" else encoded.inputs[modality]
+    assert (values[: len(same) + 1] == values[0]).all()
+    rows = {row for (name, _), seen in watch.seen.items() if name == "x" for row in seen.rows}
+    assert rows == set(range(len(same) + 1, len(kept)))
+
+
+def test_sentences_that_share_a_form_may_have_others():
+    column = Text.from_column(pd.Series([f"itches, seen on day {row}" for row in range(60)], name="x"))
+    with watched(quiet=True) as watch:
+        column.encode(pd.Series(["itches on day 3"], name="x"))
+    assert not watch.seen
 
 
 @pytest.mark.parametrize("truth", [[True, "FALSE"], ["True", False], [1, 0]])
@@ -125,12 +166,24 @@ def test_merged_cells_and_sheets_that_never_end_are_refused(tmp_path):
         (b'<row r="900000000"/>', "more rows, or longer ones"),
         (b'<row r="30">' + b"<c><v>1</v></c>" * 20_000 + b"</row>", "more rows, or longer ones"),
         (b"<row/>" * 10**6, "unpacks to more"),
+        (
+            b'<row><c r="XFD4"/></row>' * 1100,
+            "its rows have 1142 values in 18022442 cells, which tables have not; remove",
+        ),
     ):
         with ZipFile(path, "w", ZIP_DEFLATED) as forged, ZipFile(BytesIO(fine)) as archive:
             for name in archive.namelist():
                 forged.writestr(name, archive.read(name).replace(b"</sheetData>", rows + b"</sheetData>"))
         with pytest.raises(ValueError, match=problem):
             read_table_file(path)
+
+
+def test_lines_of_json_whose_keys_all_differ_are_refused(tmp_path):
+    (tmp_path / "t.jsonl").write_text("".join(f'{{"key {row}": 1}}\n' for row in range(5000)))
+    with pytest.raises(
+        ValueError, match="its rows have 5000 values in 25000000 cells, which tables have not; remove em"
+    ):
+        read_table_file(tmp_path / "t.jsonl")
 
 
 def test_columns_of_files_are_never_lost_in_silence(tmp_path, caplog):

@@ -29,6 +29,7 @@ EXAMPLES = int({"few": "60", "many": "20000"}.get(PROFILE, PROFILE))
 RANDOM = settings(
     max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES < 1000, suppress_health_check=list(HealthCheck)
 )
+pytestmark = pytest.mark.filterwarnings("ignore:Do not use the .random. module")  # the servers' threads do
 STYLES = [*((mark, ".") for mark in ("", ",", "'", "’")), *((mark, ",") for mark in ("", ".", " ", "\u00a0", "\u202f"))]
 UNITS = ["{}", "{} €", "€{}", "$ {}", "{} kg", "{}%", "{} %", "EUR {}"]
 
@@ -243,7 +244,6 @@ def doors(tmp_path_factory):
         yield {name: Doors(tmp_path_factory.mktemp("doors"), name, stack) for name in ("plain", "US", "German")}
 
 
-@pytest.mark.filterwarnings("ignore:Do not use the .random. module inside strategies")  # the servers' threads do
 @RANDOM
 @given(st.sampled_from(["plain", "US", "German"]), st.sampled_from(sorted(KINDS)), st.data())
 def test_the_server_and_the_exported_file_never_answer_otherwise_in_silence(doors, folder, first, kind, data):

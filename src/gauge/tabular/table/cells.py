@@ -5,6 +5,7 @@ import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import date
 from fractions import Fraction
 from operator import is_
@@ -16,6 +17,7 @@ import pandas as pd
 from gauge.tabular.table.dates import NUMERIC_TYPES
 
 MIN_SAMPLES = 8  # of an array that is kept as one; shorter ones are texts
+HIDDEN = "[\u200b-\u200d\u2060\ufeff\u00ad]"
 # in lower case
 MISSING = frozenset({"", ".", "?", "na", "n/a", "#n/a", "nan", "nat", "null", "unknown", "missing", "-", "--"})
 
@@ -50,13 +52,26 @@ def written_alike(names: Iterable[str]) -> list[str]:
 
 
 def normal_form(name: str) -> str:
-    """A name without capital letters, with single spaces, and with accents as one character each (NFC).
+    """A name that is `visible`, without capital letters and with single spaces.
 
     >>> normal_form("  Rot\u200b  weiß")
     'rot weiß'
     """
-    visible = re.sub("[\u200b-\u200d\u2060\ufeff\u00ad]", "", name)
-    return " ".join(unicodedata.normalize("NFC", visible).split()).lower()
+    return " ".join(visible(name).split()).lower()
+
+
+def visible(text: str) -> str:
+    """A text without characters that nobody sees, with accents as one character each (NFC), and in UTF-8 where that was
+    read in the code page of Western Europe.
+
+    >>> visible("ZÃ¼rich")
+    'Zürich'
+    """
+    if text.isascii():
+        return text
+    with suppress(UnicodeError):
+        text = text.encode("cp1252").decode()
+    return unicodedata.normalize("NFC", re.sub(HIDDEN, "", text))
 
 
 def has_category_type(values: pd.Series) -> bool:

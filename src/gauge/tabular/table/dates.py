@@ -18,7 +18,9 @@ MIN_SHARE = 0.9  # share of the values that has to agree before text is read as 
 SECONDS_PER_DAY = 86_400
 NUMERIC_TYPES = (bool, int, float, Decimal, np.number, np.bool_)
 TIMES = "%H:%M"  # in the place of the format of dates
+ZONED = "ISO8601%z"  # of dates with the zones of their times
 ISO = r"\d{4}-\d{2}-\d{2}(?:$|[T ])"
+ZONE = re.compile(r"[T ]\d.*?\s?(?:Z|UTC|GMT|([+-])(\d\d):?(\d\d)?)$")
 DATES = {  # in the order in which they are tried: a day comes before its month where both are possible
     "%d.%m.%Y": r"\d{1,2}\.\d{1,2}\.\d{4}",
     "%d/%m/%Y": r"\d{1,2}/\d{1,2}/\d{4}",
@@ -59,7 +61,7 @@ def date_format(words: pd.Series) -> tuple[str, bool] | None:
     if not len(words):
         return None
     if words.str.match(ISO).mean() >= MIN_SHARE:
-        return "ISO8601", False
+        return iso_form(words), False
     bare = words.str.replace(TIME_OF_DAY, "", regex=True)
     shares = {
         form: np.mean(_read_dates(bare, form).notna())
@@ -75,25 +77,62 @@ def date_format(words: pd.Series) -> tuple[str, bool] | None:
     return best, bool(swapped != best and shares.get(swapped) == shares[best])
 
 
+def zone(value: Any) -> float:
+    """By how many hours the time of a date is ahead of UTC; NaN where nothing tells.
+
+    >>> [zone(text) for text in ("2021-01-31T08:00:00-03:30", "2021-01-31 08:00Z", "2021-01-31 08:00", "2021-01-31")]
+    [-3.5, 0.0, nan, nan]
+    """
+    if isinstance(value, datetime):
+        offset = value.utcoffset()
+        return math.nan if offset is None else offset.total_seconds() / 3600
+    match = ZONE.search(value.strip()) if isinstance(value, str) else None
+    return float(f"{match[1] or ''}{int(match[2] or 0) + int(match[3] or 0) / 60}") if match else math.nan
+
+
+def zones(values: pd.Series) -> np.ndarray:
+    """The `zone` of each value."""
+    if values.dtype.kind == "M" and values.dt.tz is None:
+        return np.full(len(values), np.nan)
+    return np.array([zone(value) for value in values], np.float64)
+
+
+def iso_form(values: pd.Series) -> str:
+    """The format of dates of pandas and Python, and of ISO dates."""
+    return "ISO8601" if np.isnan(zones(values)).all() else ZONED
+
+
 def read_days(values: pd.Series, form: str) -> np.ndarray:
     """Dates in this format as days since 1970, with their times; NaN where there is none. Those without a time are read
     here, all others by pandas, which takes far longer."""
     if values.dtype.kind == "M":
-        return _from_pandas(values, form)
+        return _fitting(_from_pandas(values, form), values, form)
     cells = values.tolist()
     known = {cell: quick_day(cell, form) for cell in {cell for cell in cells if isinstance(cell, str)}}
     days = np.array([known[cell] if isinstance(cell, str) else math.nan for cell in cells], np.float64)
     rest = np.flatnonzero(np.isnan(days))
     if not len(rest):
         return days
-    if "%y" in form:
-        cells, form = [_with_century(cell) for cell in cells], form.replace("%y", "%Y")
-    cells, clock = [cells[row] for row in rest], np.zeros(len(rest))
+    given = pd.Series([cells[row] for row in rest], dtype=object)
+    cells, clock = [_with_century(cell) if "%y" in form else cell for cell in given], np.zeros(len(rest))
     for row, cell in enumerate(cells):
-        if form != "ISO8601" and isinstance(cell, str) and (match := re.search(TIME_OF_DAY, cell.strip())):
+        if isinstance(cell, str) and form in DATES and (match := re.search(TIME_OF_DAY, cell.strip())):
             cells[row], clock[row] = cell.strip()[: match.start()], hours(match[1])
-    days[rest] = _from_pandas(pd.Series(cells, dtype=object), form) + clock / 24
+    read = _from_pandas(pd.Series(cells, dtype=object), form.replace("%y", "%Y")) + clock / 24
+    days[rest] = _fitting(read, given, form)
     return days
+
+
+def _fitting(days: np.ndarray, values: pd.Series, form: str) -> np.ndarray:
+    """Days that texts in this format may be: those of months are their first ones, years of two digits are of a hundred, and
+    times have a zone where those of training had one, and none where they had none; whole days need none, or UTC."""
+    ahead = zones(values)
+    known = (np.isnan(ahead) != (form == ZONED)) | ((days % 1 == 0) & ~(np.abs(ahead) > 0))
+    if "%y" in form:
+        known &= (days >= -365) & (days < 36_160)  # 1969 to 2068
+    if form in DATES and "%d" not in form:
+        days = days.astype("datetime64[D]").astype("datetime64[M]").astype("datetime64[D]").astype(np.float64)
+    return np.where(known, days, np.nan)
 
 
 def _with_century(cell: Any) -> Any:
@@ -108,7 +147,7 @@ def _with_century(cell: Any) -> Any:
 
 
 def _from_pandas(values: pd.Series, form: str) -> np.ndarray:
-    seconds = _read_dates(values, form).dt.tz_localize(None).to_numpy("datetime64[s]")
+    seconds = _read_dates(values, form.removesuffix("%z")).dt.tz_localize(None).to_numpy("datetime64[s]")
     return np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64) / SECONDS_PER_DAY)
 
 
@@ -138,7 +177,9 @@ def quick_day(cell: str, form: str) -> float:
     with suppress(ValueError):
         day = datetime.strptime(text, pattern)
         # years that every version of pandas can represent
-        return float(day.toordinal() - date(1970, 1, 1).toordinal()) if day.year in range(1678, 2262) else math.nan
+        years = range(1969, 2069) if "%y" in form else range(1678, 2262)
+        first = date(day.year, day.month, 1) if form in DATES and "%d" not in form else day
+        return float(first.toordinal() - date(1970, 1, 1).toordinal()) if day.year in years else math.nan
     return math.nan
 
 
@@ -150,7 +191,8 @@ def hours(cell: Any) -> float:
     [14.5, 21.25, 0.0, nan, nan, nan]
     """
     pattern = r"(\d{1,3})(?::([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?)?(?:\s*([ap])\.?m\.?)?"
-    match = re.fullmatch(pattern, cell.strip(), re.ASCII | re.IGNORECASE) if isinstance(cell, str) else None
+    cell = " ".join(cell.split()) if isinstance(cell, str) else ""
+    match = re.fullmatch(pattern, cell, re.ASCII | re.IGNORECASE)
     if match is None or not (match[2] or match[4]):
         return math.nan
     whole = int(match[1])

@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -247,7 +248,16 @@ def _json_lines(path: Path, rows: int) -> Iterator[pd.DataFrame]:
     with _text(path, _start(path)[1]) as file:
         lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
         while part := [_json_object(number, line) for number, line in itertools.islice(lines, rows)]:
+            _check_cells(len(part) * len(set().union(*part)), sum(map(len, part)))
             yield pd.DataFrame(part, dtype=object)
+
+
+def _check_cells(cells: int, written: int) -> None:
+    """Rows in which values are far apart take memory and minutes for the empty cells between them."""
+    if cells > max(2**24, 100 * written):
+        raise ValueError(
+            f"its rows have {written} values in {cells} cells, which tables have not; remove empty columns"
+        )
 
 
 def _json_object(number: int, line: str) -> dict[str, Any]:
@@ -289,13 +299,16 @@ def _sheet(path: Path, rows: int) -> Iterator[pd.DataFrame]:
     """The first visible sheet of a workbook: the names of the columns in the first row that has values, then the rows, of
     which blank ones are left out. Types are those of Excel; its errors, such as #N/A, are missing."""
     try:
-        with contextlib.closing(_workbook(path, values=True)) as book, contextlib.closing(_workbook(path)) as written:
+        with contextlib.ExitStack() as stack:
+            book = stack.enter_context(_workbook(path, values=True))
             shown = [number for number, sheet in enumerate(book.worksheets) if sheet.sheet_state == "visible"] or [0]
-            sheet, other = (each.worksheets[shown[0]] for each in (book, written))
+            sheet, written = book.worksheets[shown[0]], None
             if len(shown) > 1:
                 logger.warning("%s: sheet %r is read, the first of %d", path, sheet.title, len(shown))
             content = _sheet_rows(path, sheet.title)
-            lines = _cells(sheet, other)
+            if any(re.search(rb"<(?:\w+:)?f[ />]", row) for row in content):  # reading both takes twice as long
+                written = stack.enter_context(_workbook(path)).worksheets[shown[0]]
+            lines = _cells(sheet, written)
             header, first = next(lines, (0, ()))
             if merged := _merged_cells(content[-1], header):
                 raise ValueError(
@@ -326,7 +339,7 @@ def _workbook(path: Path, *, values: bool = False) -> Any:
         ) from error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of styles, which are not read
-        return load_workbook(path, read_only=True, data_only=values)
+        return contextlib.closing(load_workbook(path, read_only=True, data_only=values))
 
 
 def _sheet_rows(path: Path, title: str) -> list[bytes]:
@@ -344,7 +357,14 @@ def _sheet_rows(path: Path, title: str) -> list[bytes]:
     last = max((int(match[1]) for row in rows if (match := re.match(rb'[^>]*?\br="(\d{1,12})', row))), default=0)
     if max(last, len(rows)) > 2**20 + 1 or max(max(len(row) >> 9, row.count(b"<c")) for row in rows) > 2**14:
         raise ValueError("it has more rows, or longer ones, than sheets of Excel have; save it again")
+    _check_cells(sum(map(_width, rows)), content.count(b"<c"))
     return rows
+
+
+def _width(row: bytes) -> int:
+    """The column of the last cell of a row, up to which openpyxl makes all."""
+    match = re.search(rb'r="([A-Z]{1,3})\d', row[row.rfind(b"<c") :])
+    return reduce(lambda number, letter: 26 * number + letter - 64, match[1] if match else b"", 0)
 
 
 def _merged_cells(content: bytes, header: int) -> str:
@@ -355,15 +375,17 @@ def _merged_cells(content: bytes, header: int) -> str:
     return ""
 
 
-def _cells(values: Any, written: Any) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """The number and the cells of each row that has any, up to the last one; an error where a formula has no value."""
+def _cells(values: Any, written: Any | None) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """The number and the cells of each row that has any, up to the last one; an error where a formula has no value, if any
+    is `written`."""
     errors = ["#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#N/A", "#GETTING_DATA", "#SPILL!", "#CALC!"]
-    for sheet in (values, written):
+    rows = []
+    for sheet in filter(None, (values, written)):
         sheet.reset_dimensions()  # what a file says of its own size may be wrong
+        rows.append(sheet.iter_rows(values_only=True))
     width = 0
-    both = zip(values.iter_rows(values_only=True), written.iter_rows(values_only=True), strict=True)
-    for number, (cells, formulas) in enumerate(both, 1):
-        for cell, given in zip(cells, formulas, strict=True):
+    for number, (cells, *others) in enumerate(zip(*rows, strict=True), 1):
+        for cell, given in zip(cells, *others, strict=True) if others else ():
             if cell is None and given is not None:
                 raise ValueError(
                     f"row {number} has a formula without its value ({str(given)[:50]}); open the file in Excel and save "

@@ -42,7 +42,9 @@ def inspect_table(
 ) -> Inspection:
     """`target` holds the labels, `kinds` overrides the inferred kinds, `files` are the images; `max_categories` of a column
     are kept, the others are rare."""
-    frame, kinds = as_pandas(frame).apply(plain), kinds or {}
+    if not len(frame := as_pandas(frame)):
+        raise ValueError("the table has no rows; give a table with some")
+    frame, kinds = frame.apply(plain), kinds or {}
     for name in (*kinds, *([] if target is None else [target])):
         pick(dict.fromkeys(frame.columns), name, "column")
     for kind in kinds.values():

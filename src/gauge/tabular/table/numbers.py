@@ -16,9 +16,11 @@ from gauge.tabular.table.dates import (
     NUMERIC_TYPES,
     SECONDS_PER_DAY,
     TIMES,
+    ZONED,
     date_format,
     duration,
     hours,
+    iso_form,
     quick_day,
     read_days,
 )
@@ -36,7 +38,7 @@ class Writing:
     `thirds`: training had three digits after the mark, or plain numbers with decimals. `date` is the format of dates, or of
     times of day, or empty. With `bounds`, a value such as <5 is read as the limit, 5; (5) is always -5, as accountants write
     it. `durations` have units that may differ from cell to cell, and are numbers of days. With `truth`, all numbers are 0 or
-    1, and truth values mean them.
+    1, and truth values mean them. Percentages may be shares up to `share` where no sign is beside them.
 
     >>> Writing.from_values(pd.Series(["1.200,50 €", "7,25 €", "n"] * 10)) is None
     True
@@ -53,6 +55,7 @@ class Writing:
     durations: bool = False
     thirds: bool = True
     truth: bool = True
+    share: float = 1.0
 
     @classmethod
     def from_values(cls, values: pd.Series, *, commas: bool = False) -> "Writing | None":
@@ -63,7 +66,7 @@ class Writing:
             return cls(durations=values.dtype.kind == "m", grouped=False, thirds=decimals)
         dates = values.map(lambda value: isinstance(value, date)) if values.dtype.kind != "M" else values.notna()
         if len(values) and dates.mean() >= MIN_SHARE:
-            return cls(date="ISO8601")
+            return cls(date=iso_form(values))
         words = as_words(values).str.strip()
         digits = sum(re.search(r"\d", word) is not None for word in words)
         if not len(words) or digits < MIN_SHARE * len(words):  # neither takes long to see
@@ -73,7 +76,7 @@ class Writing:
         if writing := _number_writing(words, commas):
             return writing
         if _readable(words, hours):
-            return cls(date=TIMES)
+            return cls(date=TIMES, unit="am" if words.str.contains(r"m\.?$", case=False).all() else "")
         glance = _readable(words[:100], duration, MIN_SHARE / 2)  # all of them take a while
         return cls(durations=True) if glance and _readable(words, duration) else None
 
@@ -81,7 +84,7 @@ class Writing:
         """The values as numbers, dates and durations as days, times as hours; NaN where they cannot be read."""
         nothing = np.full(len(values), np.nan)
         if self.date == TIMES:
-            return np.array([hours(cell) for cell in plain_cells(values).tolist()], np.float64)
+            return np.array([self._hours(cell) for cell in plain_cells(values).tolist()], np.float64)
         if self.date:
             return nothing if _numeric(values) else read_days(values, self.date)
         if values.dtype.kind == "m":
@@ -99,7 +102,7 @@ class Writing:
                     numbers[row] = _as_float(cell)
         if not self.takes_any_number:  # 0.13 may be 0.13 % or 13 %, 300 may be 300 k, 90 may be minutes or hours
             bare = np.array([not isinstance(cell, str) or self.unit not in cell for cell in cells], bool)
-            unclear = np.abs(numbers) <= 1 if self.unit == "%" else np.ones(len(cells), bool)
+            unclear = np.abs(numbers) <= (self.share if self.unit == "%" else np.inf)
             numbers = np.where(bare & unclear & (numbers != 0), np.nan, numbers)
         return np.where(np.isinf(numbers), np.nan, numbers)
 
@@ -115,8 +118,8 @@ class Writing:
             parts += [f"{self.unit!r} removed"] if self.unit else []
             parts += ["'<' and '>' read as the limit"] if self.bounds else []
             return f"numbers with {', '.join(parts)}" if parts else ""
-        if self.date == "ISO8601":
-            return "dates"
+        if self.date in ("ISO8601", ZONED):
+            return "dates" + ", with their zones" * (self.date == ZONED)
         order = "day first" if self.date.startswith("%d") else "month first" if self.date[1] in "mbB" else "year first"
         order = "month and year" if self.date.startswith("%b-") else order
         years = ", years 1969 to 2068" if "%y" in self.date else ""
@@ -137,12 +140,18 @@ class Writing:
     @property
     def example(self) -> str:
         """A date or time in this form."""
-        return datetime(2020, 12, 31, 14, 35).strftime("%Y-%m-%d" if self.date == "ISO8601" else self.date)
+        written = {"ISO8601": "%Y-%m-%d", ZONED: "%Y-%m-%dT%H:%M+01:00", TIMES + "am": "%I:%M %p"}
+        return datetime(2020, 12, 31, 14, 35).strftime(written.get(self.date + self.unit, self.date))
 
     def quick_date(self, text: str) -> float | None:
         """A time, or a date without one as days since 1970; None for any other text."""
-        number = hours(text) if self.date == TIMES else quick_day(text, self.date)
+        number = self._hours(text) if self.date == TIMES else quick_day(text, self.date)
         return None if math.isnan(number) else number
+
+    def _hours(self, cell: Any) -> float:
+        """Those of a time; NaN of 9:30, morning or evening, where all of training had am or pm."""
+        unclear = self.unit and isinstance(cell, str) and re.fullmatch(r"(?:[1-9]|1[0-2]):[0-5]\d", cell.strip())
+        return math.nan if unclear else hours(cell)
 
     @property
     def quick(self) -> bool:

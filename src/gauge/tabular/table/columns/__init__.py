@@ -10,7 +10,7 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
@@ -22,7 +22,7 @@ from gauge.choices import pick
 from gauge.data.graph import Graph
 from gauge.registry import COLUMNS
 from gauge.tabular.table.cells import missing, plain
-from gauge.tabular.table.guard import note
+from gauge.tabular.table.guard import Limits, note
 
 if TYPE_CHECKING:
     from gauge.types import Encoder
@@ -176,7 +176,10 @@ class Column(ABC):
         return Question("text")
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind} | {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # kinds are dataclasses
+        values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # kinds are dataclasses
+        return {"kind": self.kind} | {
+            name: asdict(each) if isinstance(each, Limits) else each for name, each in values.items()
+        }
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], folder: Path) -> "Column":

@@ -16,7 +16,7 @@ from scipy.special import ndtr, ndtri
 
 from gauge.tabular.table.cells import as_words, has_category_type, missing, plain_cells
 from gauge.tabular.table.columns import MAX_UNREADABLE, MIN_IDENTIFIERS, Cell, Guess, Question, ReadOptions
-from gauge.tabular.table.dates import DATES, TIMES, as_clock
+from gauge.tabular.table.dates import DATES, TIMES, ZONED, as_clock
 from gauge.tabular.table.guard import Limits, note_numbers
 from gauge.tabular.table.numbers import MAX_LOOKED_AT, Writing, are_codes, are_whole, is_named
 
@@ -70,8 +70,8 @@ class Number(Cell):
         known = numbers[~np.isnan(numbers)]
         quantiles, position = np.unique(np.quantile(known, levels), return_inverse=True)
         ranks = np.bincount(position, levels) / np.bincount(position)
-        limits = Limits.fit(known, ratios=not writing.date)
         clock = writing.date not in ("", TIMES) and bool((numbers % 1 > 0).any())
+        limits = Limits.fit(known, ratios=not writing.date, clock=clock)
         return cls(str(column.name), tuple(quantiles.tolist()), tuple(ranks.tolist()), writing, clock, limits)
 
     @classmethod
@@ -103,12 +103,18 @@ class Number(Cell):
 
     @cached_property
     def bounds(self) -> np.ndarray:
-        """Those of `Training`, of the limits and of the twentieths."""
+        """Those of `Training`: limits and twentieths, the share of the latter, and what is unlike training within these."""
         assert self.limits is not None  # there are no bounds without
         values, ranks = self.quantiles
         low, high = values[ranks <= 0.05].max(initial=values[0]), values[ranks >= 0.95].min(initial=values[-1])
         limits = self.limits
-        return np.array([limits.lowest, limits.highest, limits.nearest, low, high, limits.ends])
+        lowest, highest, nearest = limits.lowest, limits.highest, limits.nearest
+        if values[0] > 0:  # what is near to 0 is beyond all of one sign
+            lowest, nearest = max(lowest, nearest), 0
+        elif values[-1] < 0:
+            highest, nearest = min(highest, -nearest), 0
+        whole = 1 if limits.whole else 0 if limits.clock else -1
+        return np.array([lowest, low, highest, high, limits.ends, whole, nearest])
 
     @property
     def cycle_count(self) -> int:
@@ -192,14 +198,13 @@ class Number(Cell):
             return "its limits are not those of its numbers"
         if self.writing.date and not -719_162 <= values[0] <= values[-1] <= 2_932_896:  # days from 1970
             return "its dates are not between the years 1 and 9999"
-        known = self.writing.decimal in (".", ",") and self.writing.date in ("", "ISO8601", TIMES, *DATES)
+        known = self.writing.decimal in (".", ",") and self.writing.date in ("", "ISO8601", ZONED, TIMES, *DATES)
         return (
             "" if known and len(self.writing.unit) <= 100 else "its numbers are written in a way that is not supported"
         )
 
     def to_json(self) -> dict[str, Any]:
-        limits = None if self.limits is None else asdict(self.limits)
-        return super().to_json() | {"writing": asdict(self.writing), "limits": limits}
+        return super().to_json() | {"writing": asdict(self.writing)}
 
     @property
     def note(self) -> str:
@@ -215,11 +220,13 @@ class Number(Cell):
 
     def question(self) -> Question:
         lowest, low, high, highest = (self._quantile(level) for level in (0.01, 0.05, 0.95, 0.99))
-        unit = "days" if self.writing.durations else self.writing.unit
+        unit = "days" if self.writing.durations else self.writing.unit * (not self.writing.date)
         low, high = (text.replace(".", self.writing.decimal) for text in (low, high))  # as people have to write them
         hint = f"Mostly {low} to {high}{f' {unit}' * bool(unit)}."
         if self.writing.durations:
             return Question("text", f"{hint} Write it with its unit.")
+        if self.writing.date == ZONED:
+            return Question("text", f"{hint} Write it as {self.writing.example}.")
         return Question(self.writing.noun, hint, low=lowest, high=highest)
 
     def _quantile(self, level: float) -> str:
@@ -247,7 +254,7 @@ class Number(Cell):
         if not isinstance(text, str) or np.isnan(self.writing.read(pd.Series([text], dtype=object))).any():
             if self.writing.durations:
                 raise ValueError("is not a number with its unit; write it as 5 days")
-            example = "14:35" if self.writing.date == TIMES else "2026-01-31"
+            example = self.writing.example if self.writing.date in (TIMES, ZONED) else "2026-01-31"
             raise ValueError(f"is not a {self.writing.noun}; write it as {example}")
         return text
 
@@ -290,6 +297,8 @@ def _written_numbers(values: pd.Series, options: ReadOptions) -> tuple[Writing, 
     """How training values are written, and their numbers. Truth values are numbers where all numbers are 0 or 1."""
     writing = Writing.from_values(values, commas=options.decimal_commas) or PLAIN_WRITING
     numbers = writing.read(values)
+    if writing.unit == "%":  # 1.2 may be 120 %
+        writing = replace(writing, share=max(1.0, float(np.nanmax(np.abs(numbers))) / 100))
     if writing.date or np.isin(numbers[~np.isnan(numbers)], (0, 1)).all():
         return writing, numbers
     writing = replace(writing, truth=False)

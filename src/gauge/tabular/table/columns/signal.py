@@ -18,6 +18,7 @@ from pydantic import AfterValidator
 
 from gauge.tabular.table.cells import MIN_SAMPLES, absent_files, as_words, has_category_type, missing, paths_or_bytes
 from gauge.tabular.table.columns import Content, Guess, ImageFiles, Part, Question, ReadOptions
+from gauge.tabular.table.guard import Limits, note
 
 if TYPE_CHECKING:
     from gauge.types import Encoder
@@ -40,7 +41,7 @@ class Recording(NamedTuple):
 class Signal(Content):
     """Read as features of each channel. `length` is about the largest number of samples in training, `rate` that in a
     second, 0 if not known; files with another rate are resampled. `means` and `deviations` are those of the channels in
-    training, `feature_means` and `feature_deviations` those of the features."""
+    training, `feature_means` and `feature_deviations` those of the features, `sizes` how large these were in all."""
 
     name: str
     channels: int
@@ -50,6 +51,7 @@ class Signal(Content):
     deviations: Numbers
     feature_means: Numbers
     feature_deviations: Numbers
+    sizes: Limits | None = None
     suffixes: ClassVar[tuple[str, ...]] = (".wav", ".npy", ".csv")
     max_channels: ClassVar[int] = 64
     quantiles: ClassVar[Numbers] = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)
@@ -90,8 +92,9 @@ class Signal(Content):
         alike = [_at_rate(each, rate) for each in recordings if len(each.samples) == channels]
         length = max(16, round(float(np.quantile([samples.shape[1] for samples in alike], 0.95))))
         means, deviations = scales(np.concatenate(alike, 1).T)
-        features = [_features(_filled(samples, means, deviations), length) for samples in alike]
-        return cls(str(column.name), channels, length, float(rate), means, deviations, *scales(np.stack(features)))
+        features = np.stack([_features(_filled(samples, means, deviations), length) for samples in alike])
+        sizes = Limits.fit(sizes_of(scaled(features, *scales(features))), ratios=False)
+        return cls(str(column.name), channels, length, float(rate), means, deviations, *scales(features), sizes)
 
     @classmethod
     def inspect(cls, values: pd.Series, options: ReadOptions = ReadOptions()) -> tuple[np.ndarray, list[str]]:
@@ -122,6 +125,7 @@ class Signal(Content):
         if broken:
             known = len(rows) - sum(map(len, absent.values()))
             self.report_unreadable(column, sorted(broken), broken[min(broken)], known if training else None)
+        note_sizes(self.sizes, column, values, observed)
         return values, observed
 
     def _read(self, recording: Recording) -> np.ndarray:
@@ -169,6 +173,18 @@ class Signal(Content):
         samples = ends * np.array(self.deviations)[:, None] + np.array(self.means)[:, None]
         text = f"{features[0] * self.length:.0f} samples, {samples.min():.3g} to {samples.max():.3g}"
         return [Part(self.name, text)]
+
+
+def sizes_of(values: np.ndarray) -> np.ndarray:
+    """The logarithm of the size of each encoded row, which other units, or a default in the place of values, change."""
+    return np.log(np.linalg.norm(values.astype(np.float64), axis=1) + 1e-9)
+
+
+def note_sizes(limits: Limits | None, column: pd.Series, values: np.ndarray, observed: np.ndarray) -> None:
+    """Note which encoded rows are larger or smaller than those of training, unless these were too few."""
+    if limits is not None and len(rows := np.flatnonzero(observed & limits.beyond(sizes_of(values)))):
+        share = 0.0 if limits.certain(sizes_of(values[rows])) else limits.once
+        note(column, rows, "is larger or smaller than all of training", share=share)
 
 
 def scales(rows: np.ndarray) -> tuple[Numbers, Numbers]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from gauge.tabular.table.cells import as_words, has_category_type, missing, plain_cells
+from gauge.tabular.table.cells import as_words, has_category_type, missing, plain_cells, visible
 from gauge.tabular.table.columns import Column, Content, Guess, ImageFiles, Part, ReadOptions
 from gauge.tabular.table.guard import WATCH, note, upper_share
 from gauge.tabular.table.numbers import MAX_LOOKED_AT, unread_numbers
@@ -58,7 +58,8 @@ class Words(Content):
 
     @staticmethod
     def clean(column: pd.Series) -> pd.Series:
-        return plain_cells(column)
+        cells = [visible(cell) if isinstance(cell, str) else cell for cell in plain_cells(column).tolist()]
+        return pd.Series(cells, column.index, object, column.name)
 
     def texts(self, column: pd.Series) -> np.ndarray:
         column = self.clean(column)
@@ -68,7 +69,7 @@ class Words(Content):
         return texts
 
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
-        return [Part(word, word) for word in self.split(str(cell))]
+        return [Part(word, word) for word in self.split(visible(str(cell)))]
 
     def hide_part(self, values: np.ndarray, index: int, count: int) -> None:
         """Leave a word out: those after it move up."""
@@ -79,12 +80,16 @@ class Words(Content):
 @dataclass(frozen=True)
 class Text(Words):
     """`words` are those of the training texts, the most frequent first; 1 is the number of all others. At most the share
-    `strange` of further texts has most of its words in no training text, but for chance."""
+    `strange` of further texts has most of its words in no training text, but for chance. Where these had few `forms`, as
+    times and several numbers have, at most the share `formless` has another one."""
 
     name: str
     words: tuple[str, ...]
     length: int
     strange: float = 0.0
+    forms: tuple[str, ...] = ()
+    formless: float = 0.0
+    max_forms: ClassVar[int] = 20
     max_vocabulary: ClassVar[int] = 5000
     first_word: ClassVar[int] = 2  # number of a word; 0 is padding, 1 a word that training had not, or rarely
     word: ClassVar[re.Pattern[str]] = re.compile(r"\w+|[^\w\s]")  # or a punctuation mark
@@ -108,7 +113,7 @@ class Text(Words):
     def from_column(cls, column: pd.Series, options: ReadOptions = ReadOptions()) -> Words:
         if options.encoder is not None:
             return PretrainedText.from_column(column, options)
-        given = column[~missing(column)].map(str)
+        given = cls.clean(column[~missing(column)]).map(str)
         if problem := unread_numbers(given.head(MAX_LOOKED_AT)):
             logger.warning("column %r: %s", column.name, problem)
         texts = [cls.word.findall(text) for text in given]
@@ -124,7 +129,11 @@ class Text(Words):
             for text in texts
             if (own := Counter(map(str.lower, text[:length])))
         ]
-        return cls(str(column.name), tuple(known), length, upper_share(sum(alone), len(alone)))
+        forms = Counter(map(_form, given))
+        single = upper_share(sum(count == 1 for count in forms.values()), len(given))  # as Good and Turing
+        short = all("0" in form and len(re.findall(r"[^\W\d]+", form)) <= 2 for form in forms)  # no sentences
+        few = tuple(sorted(forms)) if short and len(forms) <= cls.max_forms < len(given) else ()
+        return cls(str(column.name), tuple(known), length, upper_share(sum(alone), len(alone)), few, single)
 
     def encode(
         self, column: pd.Series, files: ImageFiles = ImageFiles(), *, training: bool = False
@@ -133,6 +142,9 @@ class Text(Words):
         if not training and WATCH.get() is not None:
             strange = 2 * (numbers == 1).sum(1) > (numbers > 0).sum(1)
             note(column, np.flatnonzero(strange), "has mostly words that training never saw", share=self.strange)
+            if self.forms:
+                new = [row for row, cell in enumerate(column) if observed[row] and _form(str(cell)) not in self.forms]
+                note(column, new, f"is written as no text of training, such as {self.forms[0]!r}", share=self.formless)
         return numbers, observed
 
     @classmethod
@@ -178,7 +190,7 @@ class Text(Words):
         if count is not None:
             return super().parts(cell, values, count)
         return [
-            Part(word, word) for word in self.word.findall(str(cell))
+            Part(word, word) for word in self.word.findall(visible(str(cell)))
         ]  # trees and the linear expert read a text whole
 
     def text_without(self, text: str, index: int) -> str:
@@ -259,6 +271,11 @@ class PretrainedText(Words):
 
     def _tokens(self, text: str, **options: bool) -> Any:
         return self.model.tokenizer(text, add_special_tokens=False, verbose=False, **options)
+
+
+def _form(text: str) -> str:
+    """The text with 0 in the place of numbers."""
+    return re.sub(r"\d+", "0", text.lower().strip())
 
 
 def _are_lists(texts: pd.Series) -> bool:

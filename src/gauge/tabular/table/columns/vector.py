@@ -11,7 +11,8 @@ from pydantic import AfterValidator
 
 from gauge.tabular.table.cells import MIN_SAMPLES, has_category_type, missing
 from gauge.tabular.table.columns import Content, Guess, ImageFiles, Part, Question, ReadOptions
-from gauge.tabular.table.columns.signal import Signal, channels_of, list_from_json, scaled, scales
+from gauge.tabular.table.columns.signal import Signal, channels_of, list_from_json, note_sizes, scaled, scales, sizes_of
+from gauge.tabular.table.guard import Limits
 
 if TYPE_CHECKING:
     from gauge.types import Encoder
@@ -21,11 +22,12 @@ __all__ = ["Vector"]
 
 @dataclass(frozen=True)
 class Vector(Content):
-    """`means` and `deviations` are those of each number in training."""
+    """`means` and `deviations` are those of each number in training, `sizes` how large all of a row were."""
 
     name: str
     means: tuple[float, ...]
     deviations: tuple[float, ...]
+    sizes: Limits | None = None
     kind: ClassVar[str] = "vector"
     order: ClassVar[int] = 5
     precedence: ClassVar[int] = -1
@@ -44,6 +46,8 @@ class Vector(Content):
             rows = np.stack([_numbers(cell) for cell in (values if short else values.iloc[:200])])
         except ValueError:  # no lists, files, several channels or different lengths
             return None
+        if rows.shape[1] == 1:
+            return None
         near, any_two = np.nanmean(np.diff(rows) ** 2), 2 * np.nanmean(np.nanvar(rows, 1))
         vector = short or (near > 0.5 * any_two and Signal.recognise(values) is not None)
         return Guess(_in_words(rows.shape[1])) if vector else None
@@ -58,7 +62,8 @@ class Vector(Content):
                 f"column {column.name!r}: these are not vectors of one length ({error}); give lists of numbers, or set "
                 "another kind in columns="
             ) from error
-        return cls(str(column.name), *scales(rows))
+        sizes = Limits.fit(sizes_of(scaled(rows, *scales(rows))), ratios=False)
+        return cls(str(column.name), *scales(rows), sizes)
 
     def encode(
         self, column: pd.Series, files: ImageFiles = ImageFiles(), *, training: bool = False
@@ -74,6 +79,7 @@ class Vector(Content):
         if broken:
             self.report_unreadable(column, list(broken), broken[min(broken)], int(observed.sum()) if training else None)
         observed[list(broken)] = False
+        note_sizes(self.sizes, column, values, observed)
         return values, observed
 
     def _read(self, cell: Any) -> np.ndarray:
