@@ -11,11 +11,12 @@ from torch import nn
 
 from gauge import Batch, Dataset
 from gauge.data.augmentation import corrupt
-from gauge.nn.tabular import CrossAttention, TabularTransformer, self_excluding
+from gauge.nn.contrast import hard_negatives
 from gauge.paper.units import Frozen
 from gauge.randomness import choose, derive, seeded, uniform
 from gauge.registry import ENCODERS
-from gauge_lab.imputers.tip import TIP, hard_negatives
+from gauge_lab.imputers.tip import TIP
+from gauge_lab.transformers import CrossAttention, TabularTransformer, self_excluding
 
 CARDINALITIES = (1, 3, 1, 2, 4)  # categories need not come first
 CATEGORICAL = {1: 3, 3: 2, 4: 4}

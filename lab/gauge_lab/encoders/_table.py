@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from jaxtyping import Float
 from torch import Tensor
 
-from gauge.nn.tabular import TabularTransformer, by_cell, check_columns
+from gauge.nn.tabular import by_cell, check_columns
 from gauge.types import Encoder
+from gauge_lab.transformers import TabularTransformer
 
 
 class TableEncoder(Encoder):

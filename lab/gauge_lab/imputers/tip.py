@@ -17,10 +17,11 @@ from gauge.nn.contrast import hard_negatives, projector
 from gauge.nn.conv import ConvMap
 from gauge.nn.resnet import ResNet
 from gauge.nn.streams import side_by_side
-from gauge.nn.tabular import CellHeads, Interaction, TabularTransformer, by_cell, check_columns, share_of
+from gauge.nn.tabular import CellHeads, by_cell, check_columns, share_of
 from gauge.randomness import choose, derive
 from gauge.types import Imputer, UnsupportedError
 from gauge.values import Batch
+from gauge_lab.transformers import Interaction, TabularTransformer
 
 __all__ = ["TIP", "Sizes", "Roles"]
 
