@@ -252,6 +252,36 @@ def test_an_effect_is_what_removing_the_token_from_the_sequence_changes(head):
     assert explanation.effects.abs().max() > 0.05
 
 
+class Weighing(nn.Module):
+    """A block that returns its attention before its states, whose average the head reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
+
+    def forward(self, states):
+        mixed, weights = self.attention(states, states, states, average_attn_weights=False)
+        return weights, states + mixed
+
+
+class Weighed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.classes = nn.Embedding(20, 16), nn.Linear(16, 3)
+        self.blocks = nn.ModuleList(Weighing() for _ in range(2))
+
+    def forward(self, words):
+        states = self.words(words)
+        for block in self.blocks:
+            _, states = block(states)
+        return self.classes(states.mean(1))
+
+
+def test_an_average_of_states_that_cannot_be_found_is_refused():
+    with unchecked(), seeded(0, "weighed"), pytest.raises(ValueError, match="% of a token's effect on"):
+        wrap(Weighed().eval(), fixed=0).predict(WORDS)
+
+
 @pytest.mark.parametrize("head", list(HEADS)[5:])
 def test_a_head_from_which_no_gate_removes_a_token_is_refused(head):
     rules = {

@@ -330,6 +330,8 @@ class Wrapped(nn.Module):
         """The classifier whose gates weigh what its head averages, if that lets less of a token's effect pass."""
         averages = classifier.averages() if self.average is None else [self.average]
         shares = [(measured_average(classifier.averaging(each)), each) for each in averages]
+        if not shares:  # the blocks return their states behind something else
+            return classifier, leak
         share, average = min(shares)
         other = max(share, measured_leak(classifier.averaging(average)) or 0.0)
         if other < leak or self.average is not None:
