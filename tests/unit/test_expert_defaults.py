@@ -85,6 +85,27 @@ def test_trees_are_as_good_as_lightgbm_with_its_defaults(name):
     assert own < default + MAX_DIFFERENCE
 
 
+def test_trees_that_learned_from_complete_rows_are_not_sure_of_rows_with_gaps():
+    frame, labels = table_of("breast_cancer")
+    new = frame[200:].mask(np.random.default_rng(0).random(frame[200:].shape) < 0.6)
+    with unchecked():
+        own = GaugeClassifier(experts="trees", **OPTIONS).fit(frame[:200], labels[:200]).predict_proba(new)
+    plain = lightgbm.LGBMClassifier(verbose=-1, n_jobs=1).fit(frame[:200], labels[:200]).predict_proba(new)
+    assert log_loss(labels[200:], own) < 0.6 * log_loss(labels[200:], plain)
+
+
+def test_rows_are_learned_from_with_gaps_only_where_training_has_hardly_any():
+    cells = np.random.default_rng(0).normal(size=(400, 3))
+    cells[:80, 2] = np.nan
+    copied, copies = trees._with_gaps(cells, seed=0)
+    assert len(np.unique(copied)) == 200
+    assert np.allclose(np.isnan(copies[:, :2]).mean(0), 0.5, atol=0.1)
+    assert np.array_equal(copies[:, 2], cells[copied, 2], equal_nan=True)
+    known = ~np.isnan(copies)
+    assert np.array_equal(copies[known], cells[copied][known])
+    assert len(trees._with_gaps(cells[:, 2:], seed=0)[0]) == 0
+
+
 OPTIONS = {"trust": False, "random_state": 0, "n_jobs": 1, "verbose": False}
 INFORMATIVE = 4
 
