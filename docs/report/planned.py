@@ -10,9 +10,9 @@ from report.results import ROOT
 MINUTES = {
     "regret-polysum": 10,
     "regret-celeba_match": 4,
-    "regret-ham10000": 10,
+    "regret-ham10000": 6,
     "regret-polymnist": 8,
-    "ten-backbones": 20,
+    "ten-backbones": 28,
     "euclidean": 5,
     "scores": 8,
     "other-methods": 15,
