@@ -69,13 +69,14 @@ wheel: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target build/wheel/installed build/wheel/*.whl
 	cd build/wheel && PYTHONPATH=installed ../../$(BIN)/python ../../.ci/wheel.py
 
-# uv finds the oldest versions of what pyproject.toml names; what those need in turn is the newest that fits.
+# uv finds the oldest versions of what pyproject.toml names; what those need in turn is the newest that fits, and of which they
+# may not have heard: their warnings are no errors here.
 lowest newest:
 	$(PYTHON) -m venv build/$@
 	build/$@/bin/pip install --quiet --disable-pip-version-check uv
 	$(if $(TORCH_INDEX),build/$@/bin/uv pip install --quiet --python build/$@/bin/python --index-url $(TORCH_INDEX) torch)
 	build/$@/bin/uv pip install --quiet --python build/$@/bin/python --resolution $(if $(filter lowest,$@),lowest-direct,highest) --editable '.[dev]' --editable lab
-	build/$@/bin/$(PYTEST)
+	build/$@/bin/$(PYTEST) -W default
 
 gpu-test: $(VENV)/.installed
 	$(BIN)/python perf/marked_tests.py gpu

@@ -109,6 +109,8 @@ def measure(name: str, seed: int, model: str) -> dict[str, Any]:
     else:
         frame, labels = load(kind, ROWS)
         train, test = divided(labels, seed)
+        if model not in ("default", "fast"):
+            frame = pd.get_dummies(frame)
     started = time.process_time()
     fitted = MODELS[model](seed).fit(frame.iloc[train], labels[train])
     scored = {"cpu_seconds": time.process_time() - started}

@@ -255,8 +255,7 @@ def visits(rows: int, folder: Path, seed: int = 0) -> pd.DataFrame:
     days = pd.Timestamp("2020-01-01") + pd.to_timedelta(draw.integers(0, 900, rows), "D")
     table["weight"] = [f"{value:.2f} kg".replace(".", ",") for value in draw.normal(70, 9, rows)]
     table["visit"] = days.strftime("%d.%m.%Y")
-    table["embedding"] = draw.normal(size=(rows, 12)).round(3).tolist()
-    table["ward"] = draw.integers(0, 80, rows).astype(str) + "w"
+    table["ward"] = [f"{number}w" for number in draw.integers(0, 80, rows)]
     table["embedding"] = [str(vector) for vector in draw.normal(size=(rows, 9)).round(3).tolist()]
     extra = pd.Series(draw.choice(["", " Grew, GREW fast; İzmir!", " it bleeds 3.5 times a night"], rows))
     table["notes"] = (table["notes"] + extra).where(table["notes"].notna())

@@ -160,10 +160,10 @@ def rewritten(source, target, **changes):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"num_hidden_layers": 3}, "16 of its weights are missing, first 'layers.2"),
-        ({"num_hidden_layers": 1}, "16 of its weights are more than its config has, first 'layers.1"),
+        ({"num_hidden_layers": 3}, "16 of its weights are missing, first '.*layers?.2"),
+        ({"num_hidden_layers": 1}, "16 of its weights are more than its config has, first '.*layers?.1"),
         ({"hidden_size": 32}, "37 of its weights are of another shape"),
-        ({"hidden_size": "16"}, "no config can be read from .*expected int, got str"),
+        ({"hidden_size": "16"}, "no (config|network) can be read from .*got str"),
         ({"num_attention_heads": 0}, "no network can be read from .*by zero"),
         ({"image_size": 100_000}, "reads images of 100000 pixels; use a model of at most 2048"),
         ({"model_type": "timm_wrapper", "architecture": "resnet18"}, "no config can be read from"),
@@ -206,7 +206,8 @@ PROCESSORS = {
 
 @pytest.mark.parametrize("name", PROCESSORS)
 def test_colours_are_those_that_the_image_processor_of_the_model_makes(name, models, tmp_path):
-    processor = getattr(transformers, f"{name}ImageProcessorPil")(**PROCESSORS[name])
+    names = (f"{name}ImageProcessor{kind}" for kind in ("Pil", ""))  # the first since transformers 5.4
+    processor = next(getattr(transformers, each) for each in names if hasattr(transformers, each))(**PROCESSORS[name])
     folder = shutil.copytree(models["photo"], tmp_path / "model")
     processor.save_pretrained(folder)
     model = Pretrained.for_images(str(folder))
