@@ -171,14 +171,17 @@ def contents() -> str:
     return "\n".join([*lines, ""])
 
 
+def _rates(records: pd.DataFrame) -> str:
+    return ", ".join(f"{100 * rate:.0f}" for rate in sorted(records["missing"].unique()))
+
+
 def costs() -> str:
     """How many times the CPU seconds of ours AutoGluon's best preset takes: medians over tables with the first seed."""
     records = _records()
     medians = records[records["seed"] == 0].groupby(["model", "missing"])["cpu_seconds"].median()
     times = {own: [f"{each:.0f}" for each in medians["AutoGluon best"] / medians[own]] for own in OURS if own in SHOWN}
     shown = "; ".join(f"`{own}` {', '.join(each)}" for own, each in times.items())
-    rates = ", ".join(f"{100 * rate:.0f}" for rate in sorted(records["missing"].unique()))
-    return f"AutoGluon best takes so many times the CPU seconds, with {rates} % blank: {shown}.\n"
+    return f"AutoGluon best takes so many times the CPU seconds, with {_rates(records)} % blank: {shown}.\n"
 
 
 def how_good() -> str:
@@ -335,20 +338,55 @@ def pytabkit() -> str:
 
 
 def wide() -> str:
-    """Generated tables of many columns: the commit before, the last one and a lasso."""
+    """Tables of many columns: the version before, the last one, a lasso and LightGBM."""
     records = pd.DataFrame(json.loads((STUDIES / "wide.json").read_text(encoding="utf-8")))
-    names = {"before": "`fast` before", "after": "`fast`", "lasso": "lasso"}
-    heads = (f"{name}: AUC, % / log loss / CPU s" for name in names.values())
-    lines = [f"| kind | rows x columns | {' | '.join(heads)} |", "|---" * (2 + len(names)) + "|"]
+    names = {
+        "fast before": "`fast` before",
+        "fast after": "`fast`",
+        "lasso after": "lasso",
+        "LightGBM after": "LightGBM",
+    }
+    lines = [f"| AUC, % / log loss / CPU s | rows x columns | {' | '.join(names.values())} |", "|---" * 6 + "|"]
     for kind, part in records.groupby("kind", sort=False):
-        own = part[part["seed"] == 0].set_index("name").to_dict("index")
+        own = part.set_index(part["model"] + " " + part["name"]).to_dict("index")
         cells = (
-            "–"
-            if name not in own
-            else f"{100 * own[name]['auc']:.1f} / {own[name]['log_loss']:.3f} / {own[name]['cpu_seconds']:.1f}"
-            for name in names
+            f"{100 * own[key]['auc']:.1f} / {own[key]['log_loss']:.3f} / {own[key]['cpu_seconds']:.1f}" for key in names
         )
         lines.append(f"| {kind} | {part['rows'].iloc[0]} x {part['columns'].iloc[0]} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def gaps() -> str:
+    """Models that learned from complete rows, by the share of blank cells of the rows that they predict."""
+    records = pd.DataFrame(json.loads((STUDIES / "gaps.json").read_text(encoding="utf-8")))
+    last, before = records[records["name"] == "after"], records[records["name"] == "before"]
+    means = last.pivot_table(index="model", columns="missing", values=[*HIGHER])
+    heads = " | ".join(f"{100 * rate:.0f} % blank" for rate in sorted(set(records["missing"])))
+    lines = [f"| AUC, % / log loss / accuracy, %; {last['table'].nunique()} tables | {heads} |"]
+    lines.append("|---" * (1 + records["missing"].nunique()) + "|")
+    for model in ("default", "fast", *SINGLE):
+        auc, accuracy, loss = (means[name].loc[model] for name in HIGHER)
+        cells = (f"{100 * auc[rate]:.1f} / {loss[rate]:.3f} / {100 * accuracy[rate]:.1f}" for rate in auc.index)
+        lines.append(f"| {model} | {' | '.join(cells)} |")
+    heads = "above the best of the four others by AUC | by accuracy | AUC minus the version before | log loss minus it"
+    lines += [
+        "",
+        f"| of {last['table'].nunique()} tables, with {_rates(records)} % blank | {heads} |",
+        "|---" * 5 + "|",
+    ]
+    scores = {name: _scores(last, name) for name in HIGHER}
+    for model in ("default", "fast"):
+        own = {name: each[model] for name, each in scores.items()}
+        rivals = {name: each[[*SINGLE]].max(axis=1) for name, each in scores.items()}
+        above = [(own[name] > rivals[name]).groupby("missing").sum() for name in ("auc", "accuracy")]
+        cells = [", ".join(map(str, each)) for each in above]
+        for name, unit, digits in (("auc", 100, 2), ("log_loss", 1, 3)):
+            gains = (own[name] - _scores(before, name)[model]).groupby("missing")
+            compared = [_compared(part, 0 * part) for _, part in gains]
+            cells.append(
+                ", ".join(f"{unit * mean:+.{digits}f} ± {unit * half:.{digits}f}" for mean, half, *_ in compared)
+            )
+        lines.append(f"| {model} | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
 
@@ -356,6 +394,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "new-tables": new_tables,
     "how-good": how_good,
     "wide": wide,
+    "gaps": gaps,
     "latest": latest,
     "fresh": fresh,
     "fresh-autogluon": fresh_autogluon,
