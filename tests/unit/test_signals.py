@@ -118,7 +118,8 @@ def test_a_vector_is_no_signal_and_every_number_of_it_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "form", [list, tuple, np.array, json.dumps, lambda place: [np.float64(each) for each in place]]
+    "form",
+    [list, tuple, np.array, json.dumps, lambda place: str(np.array(place)), lambda place: [*map(np.float64, place)]],
 )
 def test_short_lists_of_one_length_are_vectors_and_others_are_words(form):
     """Places on a map were texts, of which nothing was learned, or refused as vectors."""

@@ -5,6 +5,7 @@ import binascii
 import io
 import json
 import math
+import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ __all__ = ["Signal"]
 
 WAV, NPY = b"RIFF", b"\x93NUMPY"  # how the files begin
 MAX_FILE_SAMPLES = 2**26
+PRINTED = re.compile(r"^\s*\[([^,\[\]]+)\]\s*$")  # numbers as NumPy prints them
 Numbers = tuple[float, ...]
 
 
@@ -274,7 +276,10 @@ def list_from_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{text[:50]!r} is no list of numbers") from error
+        try:
+            return list(map(float, re.fullmatch(r"\[(.*)\]", text.strip(), re.DOTALL)[1].split()))  # as NumPy prints it
+        except (ValueError, TypeError):
+            raise ValueError(f"{text[:50]!r} is no list of numbers") from error
 
 
 def channels_of(values: Any) -> np.ndarray:
