@@ -379,14 +379,14 @@ def gaps() -> str:
         own = {name: each[model] for name, each in scores.items()}
         rivals = {name: each[[*SINGLE]].max(axis=1) for name, each in scores.items()}
         above = [(own[name] > rivals[name]).groupby("missing").sum() for name in ("auc", "accuracy")]
-        cells = [", ".join(map(str, each)) for each in above]
+        columns = [", ".join(map(str, each)) for each in above]
         for name, unit, digits in (("auc", 100, 2), ("log_loss", 1, 3)):
             gains = (own[name] - _scores(before, name)[model]).groupby("missing")
             compared = [_compared(part, 0 * part) for _, part in gains]
-            cells.append(
+            columns.append(
                 ", ".join(f"{unit * mean:+.{digits}f} ± {unit * half:.{digits}f}" for mean, half, *_ in compared)
             )
-        lines.append(f"| {model} | {' | '.join(cells)} |")
+        lines.append(f"| {model} | {' | '.join(columns)} |")
     return "\n".join([*lines, ""])
 
 

@@ -277,8 +277,8 @@ def list_from_json(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         try:
-            return list(map(float, re.fullmatch(r"\[(.*)\]", text.strip(), re.DOTALL)[1].split()))  # as NumPy prints it
-        except (ValueError, TypeError):
+            return [float(number) for number in PRINTED.findall(text)[0].split()]
+        except (ValueError, IndexError):
             raise ValueError(f"{text[:50]!r} is no list of numbers") from error
 
 
