@@ -72,6 +72,10 @@ def test_quantities_in_ranges_are_scored_as_they_are_written_before_they_are_div
         assert model.classes_.tolist()[2].startswith("above 1")
         assert model.score(ROWS, written) == model.score(ROWS, bin_labels(written, 3)) > 0.9
         assert model.evaluate(ROWS, written)["accuracy"] > 0.9
+    german = pd.Series(["1,234", "2,5", "3,75", "0,5", "1,44167", "2,25"] * 10)
+    model = fitted(bin_labels(german, 2, commas=True))
+    assert model.classes_.tolist() == ["up to 1,84584", "above 1,84584"]
+    assert model.score(ROWS.iloc[::6], german.iloc[::6]) == 1, "1,234 alone could be 1234"
     with pytest.raises(ValueError, match="--classes divides numbers, but the label of row 0 is 'ill'"):
         bin_labels(pd.Series(["ill", "well"]), 3)
     with pytest.raises(ValueError, match="no label is a class of training: the first is 'ill'"):

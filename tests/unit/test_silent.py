@@ -155,7 +155,7 @@ def test_merged_cells_and_sheets_that_never_end_are_refused(tmp_path):
     book.save(path := tmp_path / "sheet.xlsx")
     assert read_table_file(path).shape == (20, 2)
     fine = path.read_bytes()
-    for cells in ("A5:B5", "B3:B6"):
+    for cells in ("A5:B5", "B3:B6", "A1:B1", "A1:A2"):
         book.active.merge_cells(cells)
         book.save(path)
         with pytest.raises(ValueError, match=f"cells {cells} are merged, and only the first of them has the value; un"):

@@ -368,6 +368,56 @@ def test_a_fraction_in_a_column_of_percentages_counts_as_missing(caplog):
     assert np.isfinite(column.numbers(pd.Series([13.0]))[0])
 
 
+def test_the_word_none_is_a_level_in_every_kind_of_file_and_missing_among_numbers(tmp_path):
+    frame = pd.DataFrame({"alcohol": ["None", "some", "much"] * 9, "age": ["31", "None", "54"] * 9})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet", index=False)
+    for rows in (frame, read_table_file(tmp_path / "t.csv"), read_table_file(tmp_path / "t.parquet")):
+        alcohol, age = Schema.from_frame(rows).columns
+        assert sorted(alcohol.words) == ["None", "much", "some"]
+        assert np.isnan(age.numbers(rows["age"])).tolist() == [False, True, False] * 9
+        assert np.isnan(age.numbers(pd.Series(["None", "54"]))).tolist() == [True, False]
+
+
+def test_identifiers_beside_blanks_keep_their_last_digit(tmp_path):
+    ids = [str(1234567890123456788 + row) for row in range(8)]
+    pd.DataFrame({"row": range(10), "id": [*ids, "12", None]}).to_csv(tmp_path / "t.csv", index=False)
+    assert read_table_file(tmp_path / "t.csv")["id"].tolist()[:9] == [*ids, "12"]
+    pd.DataFrame({"row": range(8), "id": ids}).to_csv(tmp_path / "t.csv", index=False)
+    assert read_table_file(tmp_path / "t.csv")["id"].astype(str).tolist() == ids
+
+
+@pytest.mark.parametrize("form", ["%b %Y", "%m/%Y", "%Y-%m"])
+def test_a_month_that_cannot_be_read_is_missing_in_training_and_later(form):
+    months = pd.Series([*pd.date_range("2020-01-01", periods=40, freq="MS").strftime(form), "13/2020"])
+    column = Number.from_column(months)
+    scaled, days = column.numbers(months), column.writing.read(months)
+    assert np.isnan(scaled[-1])
+    assert (np.abs(scaled[:-1]) < 5).all()
+    assert pd.Timestamp(0) + pd.Timedelta(days=days[3]) == pd.Timestamp("2020-04-01")
+
+
+def test_a_unit_that_ends_in_s_is_no_plural_of_another():
+    metres = Writing.from_values(pd.Series(["12 m", "15 m", "18 m"] * 10 + ["12 ms"]))
+    assert metres.unit == "m"
+    assert np.isnan(metres.read(pd.Series(["12 ms"])))[0]
+    for unit, other in [("ms", "m"), ("µs", "µ"), ("fps", "fp"), ("bps", "bp")]:
+        writing = Writing.from_values(pd.Series([f"{value} {unit}" for value in range(30)]))
+        assert writing.unit == unit
+        assert np.isnan(writing.read(pd.Series([f"3 {other}"])))[0]
+    days = Writing.from_values(pd.Series(["2 days", "1 day", "12 days"] * 10))
+    assert days.read(pd.Series(["1 day", "3 days"])).tolist() == [1, 3]
+
+
+def test_numbers_of_a_spreadsheet_are_what_they_are_beside_numbers_in_texts():
+    column = pd.Series([1.5, 2.5, 3.25, "33,2"] * 10, dtype=object)
+    writing = Writing.from_values(column)
+    assert writing.note == "numbers with a decimal comma"
+    assert writing.read(column)[:4].tolist() == [1.5, 2.5, 3.25, 33.2]
+    mixed = pd.Series([1500.5, 2500.0, 3.25, "2.897"] * 10, dtype=object)
+    assert "'2.897' is read as a decimal, but beside '1500.5' every point" in Number.inspect(mixed)[1][0]
+
+
 @pytest.mark.parametrize("end", ["4,5\n", "4,5"])
 def test_a_line_with_fewer_fields_than_the_header_or_a_key_twice_is_refused(tmp_path, end):
     (tmp_path / "t.csv").write_text("a,b,c\n1,2,3\n\n7,8,\n" + end)

@@ -207,7 +207,7 @@ def _fingerprint(files: Iterable[Path], settings: list[Any]) -> str:
 def _rows_to_fit(table: Path, target: str, classes: int | None, *, stream: bool) -> Any:
     """The table in memory, or its path where it is streamed."""
     from gauge.tabular.table.files import read_table_file
-    from gauge.tabular.table.numbers import bin_labels
+    from gauge.tabular.table.numbers import bin_labels, uses_decimal_commas
 
     if stream and classes is not None:
         raise ValueError("--classes needs all labels in memory; divide the quantity into classes before streaming")
@@ -215,7 +215,7 @@ def _rows_to_fit(table: Path, target: str, classes: int | None, *, stream: bool)
         return table
     rows = read_table_file(table)
     if classes is not None and target in rows:
-        rows[target] = bin_labels(rows[target], classes)
+        rows[target] = bin_labels(rows[target], classes, commas=uses_decimal_commas(rows))
     return rows
 
 

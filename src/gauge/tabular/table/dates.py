@@ -128,6 +128,7 @@ def _fitting(days: np.ndarray, values: pd.Series, form: str) -> np.ndarray:
     times have a zone where those of training had one, and none where they had none; whole days need none, or UTC."""
     ahead = zones(values)
     known = (np.isnan(ahead) != (form == ZONED)) | ((days % 1 == 0) & ~(np.abs(ahead) > 0))
+    known &= ~np.isnan(days)  # NaN as a month is the earliest of all
     if "%y" in form:
         known &= (days >= -365) & (days < 36_160)  # 1969 to 2068
     if form in DATES and "%d" not in form:

@@ -26,6 +26,10 @@ from gauge.tabular.table.paths import LINES, SEPARATORS, SHEETS, kind, packing, 
 
 logger = logging.getLogger(__name__)
 
+# those of pandas without None, which is a level, such as that of alcohol
+MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "<NA>", "#NA", "#N/A", "#N/A N/A"]
+MISSING += ["1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"]
+
 
 class Dialect(NamedTuple):
     """How a file of text is written, as it was found once: its encoding, what separates columns, whether spaces that follow
@@ -38,7 +42,8 @@ class Dialect(NamedTuple):
 
     def read_csv(self, file: Any, **options: Any) -> Any:
         spaces = self.skipinitialspace
-        return pd.read_csv(file, sep=self.sep, encoding=self.encoding, skipinitialspace=spaces, dtype=str, **options)
+        options |= {"dtype": str, "keep_default_na": False, "na_values": MISSING}
+        return pd.read_csv(file, sep=self.sep, encoding=self.encoding, skipinitialspace=spaces, **options)
 
     def first_lines(self, path: Path, count: int) -> pd.DataFrame:
         with open_table(path) as file:
@@ -240,7 +245,8 @@ def _typed(column: pd.Series) -> pd.Series:
     numbers = pd.to_numeric(values, errors="coerce")
     if not len(values) or numbers.isna().any() or not (numbers.astype(str) == values).all():
         return column
-    return pd.to_numeric(column)
+    exact = numbers.dtype.kind == "f" or len(values) == len(column) or numbers.abs().max() <= 2**53
+    return pd.to_numeric(column) if exact else column  # floats, beside blanks, do not know the last digits
 
 
 def _json_lines(path: Path, rows: int) -> Iterator[pd.DataFrame]:
@@ -368,9 +374,9 @@ def _width(row: bytes) -> int:
 
 
 def _merged_cells(content: bytes, header: int) -> str:
-    """The first cells that are merged, below the header at least with the last one; empty if there are none."""
+    """The first cells that are merged, in the header or below it at least with the last one; empty if there are none."""
     for match in re.finditer(rb'mergeCell [^>]*?ref="(\D+\d+:\D+(\d+))"', content):
-        if int(match[2]) > header:
+        if int(match[2]) >= header:
             return match[1].decode()
     return ""
 

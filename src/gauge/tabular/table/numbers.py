@@ -73,7 +73,10 @@ class Writing:
             return None
         if form := date_format(words):
             return cls(date=form[0], guessed=form[1])
-        if writing := _number_writing(words, commas):
+        texts = words[~typed_numbers(values)]
+        if writing := _number_writing(words, commas) or (
+            0 < len(texts) < len(words) and _number_writing(texts, commas)
+        ):
             return writing
         if _readable(words, hours):
             return cls(date=TIMES, unit="am" if words.str.contains(r"m\.?$", case=False).all() else "")
@@ -199,10 +202,15 @@ class Writing:
     def _without_unit(self, text: str) -> str:
         if not self.unit:
             return text
-        one = self.unit.removesuffix("s")  # 1 day beside 2 days
+        one = _singular(self.unit)
         known = self.unit if text.endswith(self.unit) else one if text.endswith(one) else ""
         text = (text.removesuffix(known) if known else text.removeprefix(self.unit)).strip()
         return _signed(re.sub(rf"^([+−-]){re.escape(self.unit)}\s*", r"\1", text))
+
+
+def typed_numbers(values: pd.Series) -> pd.Series:
+    """Which cells are numbers and no texts, as in spreadsheets: they are read as they are."""
+    return values.map(lambda value: isinstance(value, NUMERIC_TYPES)).astype(bool)
 
 
 def are_codes(values: pd.Series) -> bool:
@@ -283,9 +291,8 @@ def unread_numbers(texts: Iterable[str]) -> str:
     return ""
 
 
-def quantities(labels: pd.Series) -> np.ndarray:
+def quantities(labels: pd.Series, writing: Writing | None) -> np.ndarray:
     """Labels as numbers, NaN where they are none."""
-    writing = Writing.from_values(labels.dropna())
     return np.full(len(labels), np.nan) if writing is None or writing.date else writing.read(labels)
 
 
@@ -297,15 +304,16 @@ def are_quantities(labels: pd.Series) -> bool:
     return writing is not None and not writing.date and not are_whole(labels)
 
 
-def bin_labels(labels: pd.Series, classes: int) -> pd.Series:
-    """A quantity in `classes` ranges of about equally many rows, in words."""
-    numbers = quantities(labels)
+def bin_labels(labels: pd.Series, classes: int, *, commas: bool = False) -> pd.Series:
+    """A quantity in `classes` ranges of about equally many rows, in words whose numbers are written like it."""
+    writing = Writing.from_values(labels.dropna(), commas=commas)
+    numbers = quantities(labels, writing)
     wrong = labels[np.isnan(numbers) & labels.notna()]
     if len(wrong):
         raise ValueError(f"--classes divides numbers, but the label of row {wrong.index[0]} is {wrong.iloc[0]!r}")
     quantiles = np.nanquantile(numbers, np.linspace(0, 1, classes + 1)[1:-1])
     edges = np.unique([float(f"{edge:g}") for edge in quantiles])  # as the names of the classes say them
-    names = _range_names(edges)
+    names = _range_names(edges, writing.decimal if writing else ".")
     codes: np.ndarray = np.where(labels.notna(), np.searchsorted(edges, numbers), -1).astype(np.intp)
     return pd.Series(pd.Categorical.from_codes(codes, pd.Index(names), ordered=True), labels.index, name=labels.name)
 
@@ -315,13 +323,17 @@ def range_positions(names: pd.Index, labels: pd.Series) -> np.ndarray:
     ranges = [match for name in names if (match := re.fullmatch(r"(?:up to|above) (-?\d\S*)", name))]
     if not len(labels) or len(ranges) < len(names):
         return np.full(len(labels), -1)
-    edges, numbers = np.unique([float(match[1]) for match in ranges]), quantities(labels)
-    own = names.get_indexer(pd.Index(_range_names(edges)))[np.searchsorted(edges, numbers)]
+    decimal = "," if any("," in match[1] for match in ranges) else "."
+    edges = np.unique([float(match[1].replace(",", ".")) for match in ranges])
+    writing = Writing.from_values(labels.dropna(), commas=decimal == ",")
+    numbers = quantities(labels, replace(writing, decimal=decimal) if writing and decimal == "," else writing)
+    own = names.get_indexer(pd.Index(_range_names(edges, decimal)))[np.searchsorted(edges, numbers)]
     return np.where(np.isnan(numbers), -1, own)
 
 
-def _range_names(edges: np.ndarray) -> list[str]:
-    return [*(f"up to {edge:g}" for edge in edges), f"above {edges[-1]:g}"]
+def _range_names(edges: np.ndarray, decimal: str) -> list[str]:
+    written = [f"{edge:g}".replace(".", decimal) for edge in edges]
+    return [*(f"up to {edge}" for edge in written), f"above {written[-1]}"]
 
 
 def _number_writing(words: pd.Series, commas: bool) -> Writing | None:
@@ -347,12 +359,17 @@ def _signed(text: str) -> str:
     return f"-{text[1:-1].strip()}" if text.startswith("(") and text.endswith(")") and text[1:2] not in "+-−" else text
 
 
+def _singular(unit: str) -> str:
+    """A day, beside days; ms, bps and fps are one of their kind."""
+    return unit[:-1] if re.fullmatch(r"(?!\w?[bfqr]ps$).{2,}s", unit) else unit
+
+
 def _with_measure(words: pd.Series, commas: bool) -> Writing | None:
     """Numbers that most values write with one and the same unit; those with another one cannot be read."""
     # of a time, a factor (5 beside 1.2 lakh are no 5 lakh), a quarter, and inches after feet
     no_unit = r"(?i)[ap]\.?m\.?|lakhs?|crores?|q[1-4]|(?:ft|feet|foot)\b.*\d.*"
     measures = words.str.extract(MEASURE, expand=False)
-    one = measures.str.removesuffix("s")  # 1 day beside 2 days
+    one = measures.map(_singular, na_action="ignore")
     alike = measures[one == one.mode().get(0)]
     unit = max(alike, key=len, default="")
     if len(alike) < MIN_SHARE * len(words) or re.fullmatch(no_unit, unit):
@@ -366,7 +383,7 @@ def _readable(words: pd.Series, read: Callable[[str], float], share: float = MIN
 
 def _written(words: pd.Series, unit: str, commas: bool) -> Writing | None:
     """The writing of numbers with this unit, None if less than most values can be read."""
-    one = rf"{re.escape(unit[:-1])}s?" if len(unit) > 1 and unit.endswith("s") else re.escape(unit)
+    one = re.escape(unit) if unit == _singular(unit) else rf"{re.escape(_singular(unit))}s?"
     bare = words.str.replace(one, "", regex=True).str.strip().map(_signed) if unit else words
     comma, point = (
         bare.str.contains(

@@ -18,7 +18,7 @@ from gauge.tabular.table.cells import as_words, has_category_type, missing, plai
 from gauge.tabular.table.columns import MAX_UNREADABLE, MIN_IDENTIFIERS, Cell, Guess, Question, ReadOptions
 from gauge.tabular.table.dates import DATES, TIMES, ZONED, as_clock
 from gauge.tabular.table.guard import Limits, note_numbers
-from gauge.tabular.table.numbers import MAX_LOOKED_AT, Writing, are_codes, are_whole, is_named
+from gauge.tabular.table.numbers import MAX_LOOKED_AT, Writing, are_codes, are_whole, is_named, typed_numbers
 
 __all__ = ["Number"]
 
@@ -47,6 +47,7 @@ class Number(Cell):
 
     @classmethod
     def recognise(cls, values: pd.Series) -> Guess | None:
+        values = values[~_none(values)]
         if has_category_type(values) or are_codes(values):
             return None
         writing = Writing.from_values(values)
@@ -60,7 +61,7 @@ class Number(Cell):
 
     @classmethod
     def from_column(cls, column: pd.Series, options: ReadOptions = ReadOptions()) -> "Number":
-        values = column[~missing(column)]
+        values = column[~(missing(column) | _none(column))]
         writing, numbers = _written_numbers(values, options)
         if np.isnan(numbers).all():
             cls.report_unreadable(values, range(len(values)), f"{str(values.iloc[0])!r} is not a number", len(values))
@@ -76,7 +77,8 @@ class Number(Cell):
 
     @classmethod
     def inspect(cls, values: pd.Series, options: ReadOptions = ReadOptions()) -> tuple[np.ndarray, list[str]]:
-        absent, problems = super().inspect(values, options)
+        absent, problems = _none(values), list[str]()
+        values = values[~absent]
         writing, numbers = _written_numbers(values, options)
         wrong = values[np.isnan(numbers)]
         problems += _doubts(values, writing, numbers)
@@ -264,7 +266,7 @@ class Number(Cell):
             numbers = np.asarray(column.values, np.float64)  # to_numpy takes several times as long
             if not np.isinf(numbers).any():
                 return numbers
-        rows = np.flatnonzero(~missing(column))
+        rows = np.flatnonzero(~(missing(column) | _none(column)))
         values, numbers = column if len(rows) == len(column) else column.iloc[rows], np.full(len(column), np.nan)
         numbers[rows] = self.writing.read(values)
         unreadable = rows[np.isnan(numbers[rows])]
@@ -283,6 +285,11 @@ class Number(Cell):
             form = f"{this} such as {self.writing.example}" if self.writing.date else form
             self.report_unreadable(column, unreadable, f"{first} is not a {form}", len(rows) if training else None)
         return numbers
+
+
+def _none(cells: pd.Series) -> np.ndarray:
+    """Python's None as texts say it, which is a level of categories and counts as missing among numbers."""
+    return np.asarray(cells.isin(["None", "none"]), bool)
 
 
 def _has_levels(values: pd.Series, numbers: np.ndarray) -> bool:
@@ -311,10 +318,11 @@ def _doubts(values: pd.Series, writing: Writing, numbers: np.ndarray) -> list[st
     tiny = int(((numbers != 0) & (np.abs(numbers) < np.finfo(float).tiny)).sum())
     if tiny:
         problems.append(f"{tiny} of {len(numbers)} values are so near to 0 that digits are lost; use another unit")
-    if not (numbers % 1 == 0).any():  # no whole number; texts take long
+    if values.dtype.kind in "iufM":
         return problems
-    words = as_words(values.head(MAX_LOOKED_AT)).str.strip()
-    short = words.str.fullmatch(r"[+-]?\d{1,3}")
+    values = values.head(MAX_LOOKED_AT)
+    words = as_words(values).str.strip()
+    short = words.str.fullmatch(r"[+-]?\d{1,3}") | typed_numbers(values)
     whole, rest = words[short], words[~short]
     if len(whole) and len(rest) and writing.decimal == "." and rest.str.fullmatch(r"[+-]?[1-9]\d{0,2}\.\d{3}").all():
         problems.append(
