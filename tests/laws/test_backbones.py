@@ -175,6 +175,10 @@ def causal(sequence, attn_bias):
     return attend(sequence, lambda logits: (logits + keys(attn_bias)).masked_fill(~order, -1e9).softmax(-1))
 
 
+def attends_over_the_batch(sequence, attn_bias):
+    return good(sequence, attn_bias) + sequence.mean(0)
+
+
 class WrongCls(Backbone):
     def forward(self, sequence, attn_bias):
         return good(sequence, attn_bias)
@@ -202,6 +206,8 @@ class WrongAttention(Backbone):
         (FastPath(), "a fused inference path misreads it; switch that path off during the call, as FromTorch does"),
         (returns_cls_only, r"the backbone maps \[3, 6, 16\] to shape \[3, 16\]; return the sequence"),
         (returns_a_tuple, r"the backbone maps \[3, 6, 16\] to tuple; return the sequence as one tensor"),
+        (attends_over_the_batch, r"one sample's content changes another's output; attend .* batch_first=True"),
+        (3, "a backbone is a Backbone or a function, not 3; give one"),
         (mixes_samples, "one sample's bias changes another's output; keep the bias's first axis aligned"),
         (reads_the_first_row_of_a_square_bias, r"a bias of shape \[b, 1, s, s\] differs from the same one of shape"),
         (hides_everything, "CLS does not react to a unit whose bias is 0; the bias hides keys"),

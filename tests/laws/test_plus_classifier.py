@@ -1,5 +1,7 @@
 """GaugePlusClassifier: digits in two modalities, any missing, with an encoder of one's own, through every step."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -210,6 +212,70 @@ def test_values_that_would_be_read_otherwise_than_in_training_are_refused():
 
 
 @unchecked()
+def test_what_is_missing_does_not_change_how_a_table_is_standardised():
+    """Zeros stand behind flags, and columns far from 0 were read as if half of their values were 0."""
+    table, labels = 1000 + torch.randn(40, 3), torch.arange(40) % 2
+    table[labels == 1] += 2
+    lists = [None if row % 3 == 2 else values for row, values in enumerate(table)]
+    absent = torch.tensor([each is None for each in lists])
+    for given in (lists, [None if each is None else each.double().numpy() for each in lists]):
+        data, settings = gather({"blood": given, "other": torch.rand(40, 2)}, labels), TrainSettings(epochs=1)
+        model = GaugePlusClassifier({"blood": "mlp", "other": nn.Linear(2, 4)}, ["no", "yes"], settings=settings)
+        encoder = model.fit(data, data).module_.encoder.encoders["blood"]
+        np.testing.assert_allclose(encoder.center, table[~absent].mean(0), rtol=1e-5)
+        np.testing.assert_allclose(encoder.scale, table[~absent].std(0, correction=0), rtol=1e-2)
+    double = replace(data, inputs={name: values.double() for name, values in data.inputs.items()})
+    np.testing.assert_allclose(model.predict_proba(double), model.predict_proba(data), atol=1e-5)
+
+
+@unchecked()
+def test_a_category_that_the_encoder_has_not_is_refused_and_whole_numbers_are_exported(tmp_path):
+    codes = torch.stack([torch.arange(40) % 4, torch.arange(40)], 1)
+    encoders, settings = {"table": ("cells", {"cardinalities": [4, 1]})}, TrainSettings(epochs=1)
+    model = GaugePlusClassifier(encoders, ["no", "yes"], settings=settings, verbose=False)
+    model.fit(gather({"table": codes}, torch.arange(40) % 2))
+    assert export(model, tmp_path / "model.onnx").difference < 1e-5
+    for wrong in (4, -1, 1.5):
+        table = codes.double()
+        table[7, 0] = wrong
+        with pytest.raises(ValueError, match=f"sample 7 of 'table' has the category {wrong} in column 0, .* 0 to 3"):
+            model.predict(gather({"table": table}))
+
+
+@unchecked()
+def test_groups_are_kept_together_and_a_failed_fit_leaves_the_fitted_model():
+    group = torch.arange(60) // 4
+    data = replace(gather({"scan": torch.rand(60, 3)}, group % 2), groups=group)
+    model = GaugePlusClassifier({"scan": "mlp"}, ["no", "yes"], settings=TrainSettings(epochs=1), verbose=False)
+    with torch.no_grad():
+        train, val = model._held_out(data)
+        model.fit(data)
+    assert not {*train.groups.tolist()} & {*val.groups.tolist()}
+    assert len(val) == 12
+    before = model.predict_proba(data)
+    with pytest.raises(ValueError, match="the samples have {'scan': .*resize or rename these"):
+        model.fit(gather({"scan": torch.rand(60, 5)}, group % 2), data)
+    np.testing.assert_array_equal(model.predict_proba(data), before)
+
+
+@unchecked()
+def test_one_module_for_two_modalities_is_shared_and_frozen_parts_stay_as_they_are(tmp_path):
+    body, frozen = nn.Linear(3, 8), nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout())
+    frozen.requires_grad_(False)
+    data = gather({name: torch.rand(40, 3) for name in ("left", "right", "scan")}, torch.arange(40) % 2)
+    encoders = {"left": body, "right": body, "scan": frozen}
+    model = GaugePlusClassifier(encoders, ["no", "yes"], settings=TrainSettings(epochs=2), verbose=False).fit(data)
+    own = model.module_.encoder.encoders
+    assert own["left"].module is own["right"].module
+    assert own["left"].module is not body
+    for name, values in frozen.state_dict().items():
+        assert torch.equal(own["scan"].module.state_dict()[name], values), name
+    model.save(tmp_path / "shared.safetensors")
+    again = GaugePlusClassifier.load(tmp_path / "shared.safetensors", encoders)
+    np.testing.assert_array_equal(again.predict_proba(data), model.predict_proba(data))
+
+
+@unchecked()
 def test_a_recurrent_encoder_is_exported_and_a_sample_of_which_nothing_is_known_has_no_prediction(tmp_path):
     class Recurrent(nn.Module):
         def __init__(self):
@@ -258,13 +324,23 @@ def test_a_classifier_that_cannot_be_trained_says_why():
     for classes in (2, "ab", ["a"], ["a", "a"]):
         with pytest.raises(ValueError, match="classes are the names of two classes or more, each once, not "):
             GaugePlusClassifier(encoders, classes)
+    for wrong in ({"encoders": ["mlp"]}, {"encoders": encoders, "settings": {"epochs": 1}}):
+        with pytest.raises(ValueError, match=r"encoders are {modality: name, .*, settings are TrainSettings\(...\)"):
+            GaugePlusClassifier(classes=["a", "b"], **wrong)
+    with pytest.raises(ValueError, match=r"modalities cannot be named \['type', 'values'\], .*; rename them"):
+        GaugePlusClassifier({"values": "mlp", "type": "mlp"}, ["a", "b"])
+    with pytest.raises(ValueError, match="modality 'scan': .* unexpected keyword argument 'hiden'"):
+        GaugePlusClassifier({"scan": ("mlp", {"hiden": 3})}, ["a", "b"]).fit(data, data)
     with pytest.raises(ValueError, match="String should match pattern"):
         GaugePlusClassifier({"scan.1": "mlp"}, ["a", "b"])
     model = GaugePlusClassifier(encoders, ["a", "b"])
     with pytest.raises(ValueError, match="samples are a Dataset, not a ndarray; call gauge.data.gather"):
         model.fit(data, np.array([0, 1]))
-    with pytest.raises(ValueError, match="a fifth of train is held out where val is not given, and train has 4; give"):
+    with pytest.raises(ValueError, match="a fifth of train is held out where val is not given, and train has 4 sam"):
         model.fit(data)
+    groups = replace(gather({"scan": torch.ones(40, 3)}, torch.arange(40) % 2), groups=torch.arange(40) % 4)
+    with pytest.raises(ValueError, match="a fifth of train is held out .* train has 4 groups; give val"):
+        model.fit(groups)
     for call in (model.predict, model.explain, model.evaluate, lambda _: export(model, "model.onnx")):
         with pytest.raises(ValueError, match=r"not fitted; call fit\(train, val\) first"):
             call(data)
@@ -282,6 +358,11 @@ def test_labels_that_are_no_numbers_of_classes_are_refused(labels):
     ("samples", "message"),
     [
         ([torch.ones(3)], r"samples are {name: values} for all, or a pair \({name: value}, label\) for each"),
+        (
+            [({"scan": torch.ones(3)}, torch.tensor([0])), ({"scan": torch.ones(3)}, torch.tensor([1]))],
+            r"labels of shape \[1\] and modalities of {'scan': \[3\]}, .*; align them, or give the label of a single",
+        ),
+        ({"scan": np.array([[1.0, None]], object)}, "'scan' has values that are no numbers .*; write NaN"),
         ({"scan": [None, None]}, "no sample has 'scan'; leave it out"),
         ({"scan": [[1.0, None], [1.0, 2.0]]}, "'scan' has values that are no numbers .*; write NaN for a missing cell"),
         ({"scan": [torch.ones(2), torch.ones(3)]}, r"have the shapes \[\(2,\), \(3,\)\]; resize or pad them to one"),

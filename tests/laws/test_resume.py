@@ -144,5 +144,7 @@ def test_a_folder_of_another_run_is_not_continued(tmp_path):
         fit(any_subset(), dataset("train", rows=16), settings=other, folder=tmp_path)
     with pytest.raises(ValueError, match="belongs to a run with other data; use another folder"):
         fit(any_subset(), dataset("train", rows=16, seed=1), settings=settings, folder=tmp_path)
+    with pytest.raises(ValueError, match="belongs to a run with other data; use another folder"):  # another val
+        fit(any_subset(), dataset("train", rows=16), dataset("val", rows=16), settings=settings, folder=tmp_path)
     with pytest.raises(ValueError, match="belongs to a run with other code; use another folder"):
         fit(any_subset(), dataset("train", rows=16), settings=settings, folder=tmp_path, code="changed since")

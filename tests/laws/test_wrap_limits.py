@@ -92,6 +92,12 @@ def test_the_last_token_of_a_decoder_is_read_and_never_gated(build, tmp_path):
     assert (loaded.reads_last, loaded.longest) == (True, 6)
 
 
+def test_a_text_of_one_word_has_no_effects():
+    with unchecked():
+        explanation = wrap(built(Encoder)).explain(torch.tensor([[3], [4]]), exact=True)
+    assert explanation.effects.shape == (2, 0)
+
+
 def test_attention_that_outweighs_a_closed_gate_is_refused():
     bert = small("Bert")
     with torch.no_grad():

@@ -37,6 +37,8 @@ def check_backbone(backbone: Callable[..., Tensor], dim: int) -> None:
     """
     if isinstance(backbone, nn.TransformerEncoder):
         raise ValueError("nn.TransformerEncoder does not take an attention bias as it is; use FromTorch(encoder)")
+    if not callable(backbone):
+        raise ValueError(f"a backbone is a Backbone or a function, not {backbone!r}; give one")
     sequence = torch.randn(SAMPLES, LENGTH, dim, generator=torch.Generator().manual_seed(0))
     candidate = copy.deepcopy(backbone).eval() if isinstance(backbone, nn.Module) else backbone
     if isinstance(candidate, nn.Module):
@@ -93,6 +95,7 @@ class _Checks:
         full = self.bias(2, value=-1.0).expand(SAMPLES, 1, LENGTH, LENGTH)
         before, after = backbone(sequence, other), backbone(moved, other)
         visible = not same(before[:, 0], after[:, 0])
+        mixed = torch.cat([moved[:1], sequence[1:]])
         rules = {
             "a bias of zeros changes the output; it must be added to the attention logits before the softmax, where 0 "
             "means unchanged (a 2-D mask is often read as 0 = drop: pass it in four dimensions)": same(
@@ -107,6 +110,8 @@ class _Checks:
             "biases of -1, -2 and -1e9 act alike: the mask is read as yes or no; pass the floats on to the softmax": not (
                 same(weak, weaker) or same(weaker, none)
             ),
+            "one sample's content changes another's output; attend over the second axis of [b, s, c] (in torch, "
+            "batch_first=True)": same(backbone(mixed, self.bias())[1:], self.plain[1:]),
             "one sample's bias changes another's output; keep the bias's first axis aligned with the batch": same(
                 backbone(sequence, one)[1:], self.plain[1:]
             ),

@@ -45,7 +45,7 @@ def gather(
         ):
             raise ValueError("samples are {name: values} for all, or a pair ({name: value}, label) for each; use these")
         if pairs and isinstance(pairs[0][1], Tensor) and pairs[0][1].ndim:  # batches of a DataLoader
-            pairs = [({name: each[row] for name, each in x.items()}, y[row]) for x, y in pairs for row in range(len(y))]
+            pairs = [pair for x, y in pairs for pair in _each(x, y)]
         names = dict.fromkeys(name for modalities, _ in pairs for name in modalities)
         samples, labels = {name: [x.get(name) for x, _ in pairs] for name in names}, [y for _, y in pairs]
     columns = {name: _column(name, given) for name, given in samples.items()}
@@ -69,6 +69,16 @@ def gather(
     return Dataset(split, values, numbers, observed)
 
 
+def _each(batch: Mapping[str, Any], labels: Tensor) -> list[tuple[dict[str, Any], Tensor]]:
+    shapes = {name: list(np.shape(values)) for name, values in batch.items()}
+    if any(shape[:1] != list(labels.shape) for shape in shapes.values()):
+        raise ValueError(
+            f"a batch has labels of shape {list(labels.shape)} and modalities of {shapes}, with another number of samples; "
+            "align them, or give the label of a single sample as a number"
+        )
+    return [({name: values[row] for name, values in batch.items()}, label) for row, label in enumerate(labels)]
+
+
 def _is_class(label: Any) -> bool:
     number = label.item() if isinstance(label, Tensor | np.generic) and label.ndim == 0 else label
     return isinstance(number, int | float) and number == number // 1
@@ -83,7 +93,7 @@ def _column(name: str, given: Tensor | np.ndarray | Sequence[Any]) -> tuple[Tens
             raise ValueError(
                 f"{name!r} has values that are no numbers ({error}); give codes or columns of numbers"
             ) from error
-    if isinstance(given, Tensor | np.ndarray):
+    if isinstance(given, Tensor) or (isinstance(given, np.ndarray) and given.dtype != object):
         values, present = torch.as_tensor(given), torch.ones(len(given), dtype=torch.bool)
     else:
         values, present = _stacked(name, list(given))

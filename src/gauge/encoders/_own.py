@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -41,6 +42,14 @@ class OwnEncoder(Encoder):
             self.center = nn.Buffer(like.nanmean(0).nan_to_num())
             deviation = (like - self.center).square().nanmean(0).sqrt().nan_to_num()
             self.scale = nn.Buffer(torch.where(deviation > 0, deviation, 1.0))
+
+    def train(self, mode: bool = True) -> Self:
+        """Frozen parts stay in eval mode: their BatchNorm would learn all the same."""
+        super().train(mode)
+        for part in self.module.modules():
+            if {each.requires_grad for each in part.parameters()} == {False}:
+                part.eval()
+        return self
 
     def forward(self, x: Tensor, observed: Tensor) -> Float[Tensor, "b n c"]:
         return _units(self.module, (x - self.center) / self.scale if self.center.ndim else x, observed)
@@ -91,6 +100,7 @@ def _checked(module: nn.Module, shape: Sequence[int], dtype: torch.dtype) -> Flo
         except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
             codes = dtype.is_floating_point and any(isinstance(each, nn.Embedding) for each in module.modules())
             numbers = "; if they are codes, give whole numbers (in check_encoder, dtype=torch.long)" if codes else ""
+            numbers = numbers if readable else "; if they are no codes, give bytes (torch.uint8) or torch.float32"
             raise ValueError(
                 f"{name} cannot read samples of shape {tuple(shape)} ({error}); change its layers, or the shape of the data "
                 f"(values[:, None] adds a channel, values.flatten(1) makes rows){numbers}"

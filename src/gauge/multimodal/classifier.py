@@ -21,6 +21,7 @@ from gauge.encoders import FlatTable, OwnEncoder, WithWhole
 from gauge.masks import Complete, Corruption, Missing
 from gauge.multimodal.explanation import MAX_SUBSETS, explain_effects
 from gauge.nn.attention import Transformer
+from gauge.nn.tabular import by_cell
 from gauge.paper.gauge import UNGATED, Gating
 from gauge.paper.network import Network
 from gauge.paper.units import UnitEncoder
@@ -117,6 +118,12 @@ class GaugePlusClassifier:
         verbose: bool = True,
     ) -> None:
         selected = {"epochs": 100, "batch_size": 64, "schedule": "cosine", "selection": ("complete", "any-subset")}
+        if not isinstance(encoders, Mapping) or not isinstance(settings, TrainSettings | None):
+            raise ValueError(
+                "encoders are {modality: name, (name, options) or module}, settings are TrainSettings(...)"
+            )
+        if taken := sorted(name for name in encoders if hasattr(nn.ModuleDict, name)):
+            raise ValueError(f"modalities cannot be named {taken}, as modules of torch have these; rename them")
         own = {} if settings is None else {name: getattr(settings, name) for name in settings.model_fields_set}
         settings = TrainSettings.parse(selected | own, "settings")
         if trust and not settings.corrupt:
@@ -157,9 +164,9 @@ class GaugePlusClassifier:
         train
             Samples with labels.
         val
-            Other samples with labels, by default a fifth of `train`. No weights of the network learn from them: they choose
-            the epoch, end training early, decide how much each head trains its encoder, and weigh the votes of the network
-            and the heads.
+            Other samples with labels, by default a fifth of `train`, or of its groups. No weights of the network learn from
+            them: they choose the epoch, end training early, decide how much each head trains its encoder, and weigh the
+            votes of the network and the heads.
 
         Returns
         -------
@@ -174,14 +181,33 @@ class GaugePlusClassifier:
         """
         for data in (train, train if val is None else val):
             self._check_samples(data, labelled=True)
-        if val is None and len(train) < 5:
-            raise ValueError(
-                f"a fifth of train is held out where val is not given, and train has {len(train)}; give val"
-            )
         if val is None:
-            order = permutation(len(train), self.description.settings.seed, "held out")
-            val, train = train.take(order[: len(train) // 5]), train.take(order[len(train) // 5 :])
+            train, val = self._held_out(train)
         self._warn_of_unseen(train)
+        before = self.description
+        try:
+            module, history = self._trained(train, val)
+        except BaseException:
+            self.description = before
+            raise
+        self._module, self.description = module, self.description.model_copy(update={"history": history})
+        return self
+
+    def _held_out(self, train: Dataset) -> tuple[Dataset, Dataset]:
+        """The samples to learn from, and a fifth of all groups, or of all samples where these have none."""
+        group = torch.arange(len(train)) if train.groups is None else train.groups.cpu().unique(return_inverse=True)[1]
+        order = permutation(int(group.max()) + 1, self.description.settings.seed, "held out")
+        if len(order) < 5:
+            of = "samples" if train.groups is None else "groups"
+            raise ValueError(
+                f"a fifth of train is held out where val is not given, and train has {len(order)} {of}; give val"
+            )
+        rank = order.argsort()[group]
+        rows, count = rank.argsort(stable=True), int((rank < len(order) // 5).sum())
+        return train.take(rows[count:]), train.take(rows[:count])
+
+    def _trained(self, train: Dataset, val: Dataset) -> tuple[GaugePlus, list[dict[str, Any]]]:
+        """The network and the history of its training; what is known of the samples is then in the description."""
         dtypes = {name: str(values.dtype).removeprefix("torch.") for name, values in train.inputs.items()}
         scaled = tuple(name for name, flags in train.observed.items() if _within_one(train.inputs[name], flags))
         by_cell = [
@@ -194,12 +220,12 @@ class GaugePlusClassifier:
             "scaled": scaled,
         }
         self.description = Description.parse(known, "the samples")
-        module = self._build(train.inputs)
+        module = self._build(train)
         train, val = self._on_device(train, module), self._on_device(val, module)
         settings = self.description.settings
         size = settings.batch_size  # the next one that leaves no sample alone, which BatchNorm cannot learn from
         size = next((each for each in range(size, 2 * size) if len(train) % each != 1), size)
-        with stage_progress() as show:
+        with stage_progress() as show, torch.enable_grad():
 
             def on_epoch(epoch: Epoch) -> None:
                 if not self.verbose:
@@ -209,9 +235,7 @@ class GaugePlusClassifier:
                 show("GAUGE+", epoch)
 
             sized = settings.model_copy(update={"batch_size": size})
-            history = fit(module, train, val, settings=sized, on_epoch=on_epoch).history
-        self._module, self.description = module, self.description.model_copy(update={"history": history})
-        return self
+            return module, fit(module, train, val, settings=sized, on_epoch=on_epoch).history
 
     def predict_proba(self, data: Dataset) -> np.ndarray:
         """Return the probabilities of the classes for every sample.
@@ -366,7 +390,7 @@ class GaugePlusClassifier:
             )
         model = cls({**saved.encoders, **given}, saved.classes, dim=saved.dim, depth=saved.depth, device=device)
         model.description = saved
-        model._module = model._build(model.example().inputs)
+        model._module = model._build(model.example())
         weights = {name.removeprefix("model."): values for name, values in tensors.items() if name != "check"}
         try:
             checkpoint.load_into(model.module_, weights, Path(path))
@@ -394,33 +418,37 @@ class GaugePlusClassifier:
                 values[name][~observed[name]] = torch.nan if dtype.is_floating_point else 0
         return Dataset("example", values, torch.zeros(4, dtype=torch.long), observed)
 
-    def _build(self, like: Mapping[str, Tensor]) -> GaugePlus:
-        own = self.description
-        if set(like) != set(own.encoders):
-            raise ValueError(f"the samples have {sorted(like)}, the encoders {sorted(own.encoders)}; give one for each")
+    def _build(self, like: Dataset) -> GaugePlus:
+        own, modules = self.description, deepcopy(self.modules)  # together: one module may be that of two modalities
+        if set(like.inputs) != set(own.encoders):
+            raise ValueError(
+                f"the samples have {sorted(like.inputs)}, the encoders {sorted(own.encoders)}; give one for each"
+            )
         with seeded(own.settings.seed, "build", "GAUGE+"):
             encoders = {}
-            for name, values in like.items():
+            for name, values in like.inputs.items():
                 try:
-                    encoders[name] = self._encoder(name, values)
-                except ValueError as error:
+                    encoders[name] = self._encoder(name, values, like.observed[name], modules)
+                except (ValueError, TypeError) as error:
                     raise ValueError(f"modality {name!r}: {error}") from error
             network = Network(Transformer(own.dim, heads=4, depth=own.depth), own.dim, len(own.classes))
             gating: Gating | Literal["trust"] = "trust" if own.trust else UNGATED
             return GaugePlus(UnitEncoder(encoders, own.dim), network, gating=gating, corrupt=own.settings.corrupt)
 
-    def _encoder(self, name: str, like: Tensor) -> OwnEncoder:
+    def _encoder(self, name: str, like: Tensor, observed: Tensor, modules: Mapping[str, nn.Module]) -> OwnEncoder:
         """The encoder of a modality; one of ours that reads parts of it has a unit that reads all of it, too."""
         shape, (kind, options) = like.shape[1:], self.description.encoders[name]
-        if name in self.modules:
-            return OwnEncoder(deepcopy(self.modules[name]), shape, like)
+        if name not in modules and like.ndim == 2 and kind != "tokens":
+            like = as_values(like).float()  # whole numbers are numbers, too
+        if like.ndim == 2 and like.is_floating_point():
+            like = like.where(by_cell(observed, like), torch.nan)
+        if name in modules:
+            return OwnEncoder(modules[name], shape, like)
         encoder = ENCODERS.get(kind)(shape, self.description.dim, **options)
         sizes = {key: value for key, value in options.items() if key == "cardinalities"}
         if encoder.units > 1 and not encoder.whole:
             table = FlatTable(shape, self.description.dim, **sizes) if len(shape) == 1 else None
             encoder = WithWhole(encoder, table)
-        if like.ndim == 2 and kind != "tokens":
-            like = as_values(like).float()  # whole numbers are numbers, too
         return OwnEncoder(encoder, shape, None if sizes else like)
 
     def _check_samples(self, data: Dataset, *, labelled: bool = False) -> None:
@@ -479,6 +507,14 @@ class GaugePlusClassifier:
                 f"{name!r} has {values.dtype} values but was trained on {known}, and bytes are read as numbers from 0 to 1; "
                 f"convert them to {known}"
             )
+        if "cardinalities" in options:
+            sizes = torch.tensor(options["cardinalities"])
+            code = (values >= 0) & (values < sizes) & (values == values.round())
+            for row, column in (by_cell(observed, values) & (sizes > 1) & ~code).nonzero()[:1].tolist():
+                raise ValueError(
+                    f"sample {row} of {name!r} has the category {values[row, column]:g} in column {column}, whose "
+                    f"categories are 0 to {sizes[column] - 1}; change it, or 'cardinalities' of the encoder"
+                )
         if kind == "tokens" and observed.any():
             words, codes = options.get("words", 64), values[observed]
             if not 0 <= (low := codes.min()) <= (high := codes.max()) < words:

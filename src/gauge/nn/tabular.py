@@ -51,7 +51,9 @@ class ColumnLayout(nn.Module):
     def codes(self, table: Float[Tensor, "b f"]) -> Tensor:
         """The categories of the categorical columns, rounded and clamped to the column's range: imputers may return any
         number."""
-        return table.index_select(1, self.categorical).round().long().clamp_min(0).minimum(self.last)
+        codes = table.index_select(1, self.categorical)
+        codes = codes.round().long() if codes.is_floating_point() else codes.long()
+        return codes.clamp_min(0).minimum(self.last)
 
     def in_order(self, *parts: Tensor) -> Tensor:
         """The results for the categorical and the numeric columns, in the order of the table."""

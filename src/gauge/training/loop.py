@@ -132,8 +132,8 @@ def _train(
     # with a constant rate a longer run is the shorter one continued
     ignored = {"epochs"} if settings.schedule == "constant" and not settings.warm_up else None
     identity = settings.model_dump(mode="json", exclude=ignored, exclude_defaults=True)
-    run = {"settings": identity, "data": train.fingerprint, "code": code}
-    saver = _Saver(folder, method, optimizer, run)
+    data = [] if folder is None else [split.fingerprint for split in (train, val) if split is not None]
+    saver = _Saver(folder, method, optimizer, {"settings": identity, "data": data, "code": code})
     barrier()  # the first process may still be saving an earlier call
     progress, best = saver.resume(train.device)
     step = Step(method, optimizer, train, settings, record=record)

@@ -295,6 +295,8 @@ def effects_of_closing(classifier: TokenClassifier, gates: Float[Tensor, "b n"])
     supports the prediction, 0 for padding and for the token that the head reads, whose gate stays open."""
     tokens, readers = classifier.tokens, classifier.readers
     samples, count, _ = tokens.shape
+    if not count:  # of a text of one word, which stands where CLS does
+        return gates
     before, target = classifier(tokens, attention_bias(gates)).float().softmax(1).max(1)
     after = []
     # sequences in a pass that closes gates one by one
