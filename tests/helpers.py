@@ -159,7 +159,7 @@ def gauge(imputer: SupportsComplete | None = None, **gating: object) -> Gauge:
     return Gauge(unit_encoder(), network(), imputer, gating=Gating(**gating))
 
 
-def plus(imputer: SupportsComplete | None = None, *, whole: bool = True, **options: object) -> GaugePlus:
+def plus(*, whole: bool = True, **options: object) -> GaugePlus:
     """Units: 4 parts and the whole of an image, a signal that is one unit, 5 cells and the whole of a table."""
     with seeded(0, "plus"):
         image, table = DeepGrid(SHAPES["image"], DIM, channels=(4,)), Columns(SHAPES["table"], 6)
@@ -167,7 +167,7 @@ def plus(imputer: SupportsComplete | None = None, *, whole: bool = True, **optio
             image, table = WithWhole(image), WithWhole(table, FlatTable(SHAPES["table"], DIM, hidden=8))
         encoders = {"image": image, "signal": Mlp(SHAPES["signal"], DIM, hidden=6), "table": table}
         classifier = Network(Transformer(DIM, heads=2, depth=2), DIM, CLASSES)
-        return finished(GaugePlus(UnitEncoder(encoders, DIM), classifier, imputer, **options)).eval()
+        return finished(GaugePlus(UnitEncoder(encoders, DIM), classifier, **options)).eval()
 
 
 def finished(module: T) -> T:
@@ -184,8 +184,8 @@ def any_subset(**options: object) -> AnySubset:
 
 
 def imputers() -> list[str]:
-    """The registered imputers that fill any modality; those that need an image have laws of their own."""
-    return [name for name in IMPUTERS.names() if not IMPUTERS.get(name).needs_image]
+    """The registered imputers that fill any modality; TIP, which needs an image, has laws of its own."""
+    return [name for name in IMPUTERS.names() if name != "tip"]
 
 
 def imputer(name: str, train: Dataset) -> Imputer:

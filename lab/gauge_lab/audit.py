@@ -23,7 +23,7 @@ from gauge.paper.gauge import Gate, Gauge, Reading, displacement, normalize_scor
 from gauge.paper.network import hiding_bias
 from gauge.paper.scoring.exact import exact_effects
 from gauge.plus.gauge_plus import GaugePlus
-from gauge.plus.trust import PlusReading, TrustHead, known_rightness, rightness
+from gauge.plus.trust import TrustHead, rightness
 from gauge.plus.trust import per_unit as per_unit_values
 from gauge.registry import SCORERS
 from gauge.training.inference import masked_batches
@@ -47,9 +47,8 @@ class Audit:
     observed units from wrong ones, and `separation_modalities` the same for the mean of a modality's units. `curves` has
     the shares of right units that are found where 0, 2, ... 100 % of the wrong ones are taken for right. With learned
     trust, which takes the place of the gate, `gate` is the paper's gate on the same network before training. `calibration`
-    has, for observed and imputed units, the expected calibration error and for each of its bins the mean trust, the share
-    that is right and the count (see `reliability`); for imputed units also with the network's own heads as judge, as trust
-    was taught.
+    has, for observed units, the expected calibration error and for each of its bins the mean trust, the share that is right
+    and the count (see `reliability`).
     """
 
     protocol: str
@@ -64,11 +63,9 @@ class Audit:
     worse: int
     accuracy: dict[str, float] = field(default_factory=dict)
     imputed_right: float | None = None
-    mixed_samples: float | None = None
     separation: dict[str, float] = field(default_factory=dict)
     gate_right: float | None = None
     gate_wrong: float | None = None
-    cells_right: float | None = None
     separation_cells: dict[str, float] = field(default_factory=dict)
     observed_wrong: float | None = None
     separation_observed: dict[str, float] = field(default_factory=dict)
@@ -110,7 +107,7 @@ def audit(
         better=int((after & ~before).sum()),
         worse=int((before & ~after).sum()),
         accuracy={name: float(rows.float().mean()) for name, rows in correct.items()},
-        calibration=_calibration(facts, values["trust"], judge is not None) if "trust" in values else {},
+        calibration=_calibration(facts, values["trust"]) if "trust" in values else {},
     )
     findings = _wrong_evidence(findings, facts, values, gauge.encoder.modality.cpu())
     findings = _imputed_cells(findings, facts, values, data, gauge)
@@ -119,15 +116,13 @@ def audit(
 
 class Facts(NamedTuple):
     """What is known of every unit: the model's score, whether it was observed and is visible to the network, how right it is
-    and whether that is known, the same as trust learned it, by the heads of the network instead of a judge, and the
-    error of an imputed cell (NaN elsewhere)."""
+    and whether that is known, and the error of an imputed cell (NaN elsewhere)."""
 
     scores: Float[Tensor, "s n"]
     observed: Bool[Tensor, "s n"]
     visible: Bool[Tensor, "s n"]
     right: Float[Tensor, "s n"]
     known: Bool[Tensor, "s n"]
-    taught: Float[Tensor, "s n"]
     error: Float[Tensor, "s n"]
 
 
@@ -140,7 +135,6 @@ def _look(method: Gauge | GaugePlus, gauge: Gauge, batch: Batch, judge: Judge | 
     reading = method.read(batch.check())
     prediction = gauge.decide(reading)
     labels, observed = reading.completed.labels, reading.units.observed
-    head_logits = reading.head_logits if isinstance(reading, PlusReading) else None
     assert prediction.evidence is not None
     assert labels is not None
 
@@ -150,7 +144,12 @@ def _look(method: Gauge | GaugePlus, gauge: Gauge, batch: Batch, judge: Judge | 
 
     shown = None if judge is None else judge(reading.completed).argmax(-1) == labels[:, None]
     completed = None if gauge.imputer is None else reading.completed
-    right, known = rightness(gauge.encoder, batch, completed, shown)
+    right, known = rightness(gauge.encoder, batch)
+    if completed is not None and shown is not None:  # what is imputed is right if it shows the class
+        whole = torch.tensor([flags.ndim == 1 for flags in batch.observed.values()], device=observed.device)
+        judged = ~observed & whole[reading.units.modality]
+        right = torch.where(judged, shown[:, reading.units.modality].float(), right)
+        known = known | judged
     per_unit = {name: values.float() for name, values in _values(gauge, reading, prediction).items()}
     per_unit |= {
         "scores": prediction.evidence.scores,
@@ -158,9 +157,8 @@ def _look(method: Gauge | GaugePlus, gauge: Gauge, batch: Batch, judge: Judge | 
         "visible": torch.ones_like(observed) if reading.visible is None else reading.visible,
         "right": right,
         "known": known,
+        "error": _errors(gauge, batch, completed),
     }
-    per_unit["taught"] = right if shown is None else known_rightness(gauge.encoder, batch, reading, head_logits)[0]
-    per_unit["error"] = _errors(gauge, batch, completed)
     per_sample = {
         "labels": labels,
         "without gates": prediction.evidence.logits.argmax(1),
@@ -213,39 +211,34 @@ def _errors(method: Gauge, batch: Batch, completed: Batch | None) -> Float[Tenso
 def _judged(findings: Audit, values: Tensors, facts: Facts) -> Audit:
     right = facts.right.round().bool()
     imputed = ~facts.observed & facts.known & facts.visible
-    gates, labels = values["gate"], right[imputed]
+    gates = values["gate"]
     right_units, wrong_units = imputed & right, imputed & ~right
-    mixed = right_units.any(1) & wrong_units.any(1)
-    if not len(labels):
+    if not imputed.any():
         return findings
     return replace(
         findings,
-        imputed_right=float(labels.float().mean()),
-        mixed_samples=float(mixed.float().mean()),
+        imputed_right=float(right[imputed].float().mean()),
         separation=_separation(values, right, imputed),
         gate_right=float(gates[right_units].mean()) if right_units.any() else None,
         gate_wrong=float(gates[wrong_units].mean()) if wrong_units.any() else None,
-        curves=findings.curves | {"imputed": _curves(values, right, imputed)},
     )
 
 
 def _separation(values: Tensors, right: Bool[Tensor, "s n"], among: Bool[Tensor, "s n"]) -> dict[str, float]:
     """The AUC of every value for telling right from wrong among these units; nothing where there is one kind only."""
     labels = right[among].numpy()
-    if not len(labels) or labels.all() or not labels.any():
+    if labels.all() or not labels.any():
         return {}
     return {name: float(roc_auc_score(labels, value[among].numpy())) for name, value in values.items()}
 
 
 def _curves(values: Tensors, right: Bool[Tensor, "s n"], among: Bool[Tensor, "s n"]) -> dict[str, list[float]]:
     """The points of the curves of gate and trust that belong to `_separation`."""
-    # of wrong units that are taken for right ones, where curves have their points
-    curve_rates = np.linspace(0, 1, 51)
     labels = right[among].numpy()
-    if not len(labels) or labels.all() or not labels.any():
+    if labels.all() or not labels.any():
         return {}
     curves = {name: roc_curve(labels, values[name][among].numpy())[:2] for name in ("gate", "trust") if name in values}
-    return {name: np.interp(curve_rates, fpr, tpr).round(4).tolist() for name, (fpr, tpr) in curves.items()}
+    return {name: np.interp(np.linspace(0, 1, 51), fpr, tpr).round(4).tolist() for name, (fpr, tpr) in curves.items()}
 
 
 def _wrong_evidence(findings: Audit, facts: Facts, values: Tensors, modality: Tensor) -> Audit:
@@ -263,7 +256,7 @@ def _wrong_evidence(findings: Audit, facts: Facts, values: Tensors, modality: Te
         observed_wrong=float((~sound[among]).float().mean()),
         separation_observed=apart,
         separation_modalities=_separation(means, right, count > 0),
-        curves=findings.curves | {"observed": _curves(means, right, count > 0)},
+        curves={"observed": _curves(means, right, count > 0)},
     )
 
 
@@ -278,24 +271,13 @@ def _imputed_cells(findings: Audit, facts: Facts, values: Tensors, data: Dataset
     imputed = imputed & (share >= 0.2) & (share <= 0.8)  # in other columns there is little to tell apart
     if not imputed.any():
         return findings
-    return replace(
-        findings,
-        cells_right=float(right[imputed].float().mean()),
-        separation_cells=_separation(values, right, imputed),
-        curves=findings.curves | {"cells": _curves(values, right, imputed)},
-    )
+    return replace(findings, separation_cells=_separation(values, right, imputed))
 
 
-def _calibration(facts: Facts, trust: Tensor, judged: bool) -> dict[str, Any]:
-    """How often units with a given trust are right, for observed and imputed ones."""
-    kinds = {"observed": (facts.observed, facts.right), "imputed": (~facts.observed, facts.right)}
-    if judged:
-        kinds["imputed, as taught"] = ~facts.observed, facts.taught
-    return {
-        name: reliability(trust[among].numpy(), right[among].numpy())
-        for name, (kind, right) in kinds.items()
-        if (among := kind & facts.visible & facts.known).any()
-    }
+def _calibration(facts: Facts, trust: Tensor) -> dict[str, Any]:
+    """How often observed units with a given trust are right."""
+    among = facts.observed & facts.visible & facts.known
+    return {"observed": reliability(trust[among].numpy(), facts.right[among].numpy())} if among.any() else {}
 
 
 def _rank_correlation(first: Tensor, second: Tensor) -> float:

@@ -186,7 +186,6 @@ class Imputer(Trainable):
     tensors depend only on the options and on the shapes and size of the split, so a saved imputer is restored by loading
     its tensors into `blank(like, **options)`, for any such split."""
 
-    needs_image: ClassVar[bool] = False
     reads_hidden_values: ClassVar[bool] = False
 
     def complete(self, batch: Batch) -> Batch:
@@ -204,11 +203,6 @@ class Imputer(Trainable):
         own = {name: tuple(values.shape[1:]) for name, values in batch.inputs.items()}
         if own != shapes:
             raise ValueError(f"the batch has {own}, this imputer was made for {shapes}; make one for this data")
-
-    def uncertainty(self, batch: Batch) -> Mapping[str, Tensor] | None:
-        """How uncertain the imputed values are, from 0 up: for each modality one number per sample or one per feature, read
-        from observed values only; None if the imputer does not know."""
-        return None
 
     def unexportable(self) -> str | None:
         """Why the imputer cannot be part of an exported graph; None if it can."""

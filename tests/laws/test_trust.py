@@ -5,7 +5,7 @@ from dataclasses import replace
 import helpers
 import pytest
 import torch
-from helpers import CLASSES, SHAPES, gradients, plus, with_hidden
+from helpers import CLASSES, SHAPES, gradients, plus
 
 from gauge import Dataset, TrainSettings, fit
 from gauge.masks import Corruption, parse_protocol
@@ -18,19 +18,13 @@ from gauge_lab.methods._distilled import Distilled
 SWAPS = Corruption(swapped=0.3)
 
 
-def trusting(imputer=None, **options):
-    return plus(imputer, gating="trust", corrupt=SWAPS, **options)
+def trusting(**options):
+    return plus(gating="trust", corrupt=SWAPS, **options)
 
 
-@pytest.fixture(params=["plain", "imputed", "fine only", "no heads"])
-def method(request, train):
-    made = {
-        "plain": lambda: trusting(),
-        "imputed": lambda: trusting(helpers.imputer("mopoe", train)),
-        "fine only": lambda: trusting(whole=False),
-        "no heads": lambda: trusting(heads="none"),
-    }
-    return made[request.param]()
+@pytest.fixture(params=[{}, {"whole": False}, {"heads": "none"}], ids=["plain", "fine only", "no heads"])
+def method(request):
+    return trusting(**request.param)
 
 
 @pytest.fixture
@@ -70,26 +64,10 @@ def test_flags_of_corrupted_values_never_reach_a_prediction(method, known):
     assert not torch.equal(method.loss(known)["trust"], method.loss(other)["trust"])
 
 
-@pytest.mark.parametrize("imputed", [False, True])
-def test_full_trust_equals_gauge_plus_without_trust(batch, train, imputed):
-    """But for the votes of heads on imputed modalities, which only trust allows."""
-    imputer = helpers.imputer("mean", train) if imputed else None
-    method, plain = sure(trusting(imputer)), plus(imputer)
+def test_full_trust_equals_gauge_plus_without_trust(batch):
+    method, plain = sure(trusting()), plus()
     plain.load_state_dict({name: method.state_dict()[name] for name in plain.state_dict()})
-    if imputed:
-        method.combination = plain.combination = None
     torch.testing.assert_close(method.predict(batch).logits, plain.predict(batch).logits)
-
-
-def test_heads_vote_on_imputed_modalities_only_as_far_as_these_are_trusted(batch, train):
-    for made, votes in ((trusting, True), (plus, False)):
-        method = made(helpers.imputer("mean", train))
-        reading = method.read(batch)
-        _, present, *_ = method._all_votes(method.decide_network(reading), reading)
-        assert torch.equal(present[:, 1:], torch.ones(6, 3).bool() if votes else batch.any_observed())
-    distrusted = sure(trusting(helpers.imputer("mean", train)), -50.0)
-    network = distrusted.gauge.decide(distrusted.read(batch)).logits.log_softmax(-1)
-    torch.testing.assert_close(distrusted.predict(batch).logits.log_softmax(-1), network, atol=1e-5, rtol=1e-5)
 
 
 def test_the_vote_of_a_head_counts_as_far_as_what_it_reads_is_trusted(batch):
@@ -122,45 +100,14 @@ def test_swapped_modalities_are_wrong_and_a_table_is_as_right_as_its_cells(known
     torch.testing.assert_close(right[there, 11], (sound.sum(1) / cells.sum(1))[there])
 
 
-def test_imputed_content_is_right_if_it_shows_the_class_or_is_near_the_true_cell(known):
-    shown = torch.arange(len(known))[:, None].expand(-1, 3) % 2 == 0
-    table = known.inputs["table"].nan_to_num().clone()
-    table[:, 0] += 100
-    right, sure_of = rightness(plus().encoder, known, replace(known, inputs=known.inputs | {"table": table}), shown)
-    imputed = ~known.observed["image"]
-    assert torch.equal(right[imputed, 0], shown[imputed, 0].float())
-    hidden = known.truth.known["table"] & ~known.observed["table"]
-    assert (right[:, 6][hidden[:, 0]] == 0).all()
-    assert (right[:, 7][hidden[:, 1]] == 1).all()
-    assert torch.equal(sure_of[:, 6:11], known.truth.known["table"])
-    without, sure_of = rightness(plus().encoder, replace(known, truth=None), known, shown)
-    assert (without[:, 0][known.observed["image"]] == 1).all()
-    assert torch.equal(sure_of[:, 6:11], known.observed["table"])
-
-
 def test_calibration_makes_trust_as_high_as_units_are_right():
-    head, right = TrustHead(8, heads=2), (torch.rand(4000, 2, generator=torch.Generator().manual_seed(0)) < 0.6).float()
-    imputed = torch.tensor([[False, True]]).expand(4000, 2)
+    head, right = TrustHead(8, heads=2), (torch.rand(4000, generator=torch.Generator().manual_seed(0)) < 0.6).float()
     overconfident = torch.where(right.roll(1, 0) > 0, 0.99, 0.9)
-    head.calibrate(overconfident.flatten(), right.flatten(), imputed.flatten())
-    for group in (0, 1):
-        logits = torch.logit(overconfident[:, group])
-        assert torch.sigmoid(head.scale[group] * logits + head.shift[group]).mean() == pytest.approx(0.6, abs=0.03)
+    head.calibrate(overconfident, right)
+    trust = torch.sigmoid(head.scale * torch.logit(overconfident) + head.shift)
+    assert trust.mean() == pytest.approx(0.6, abs=0.03)
     head.reset()
-    assert (head.scale == 1).all()
-    assert (head.shift == 0).all()
-
-
-@pytest.mark.parametrize("name", ["mopoe", "nearest"])
-def test_imputers_may_say_how_uncertain_they_are_without_looking_at_what_is_hidden(train, batch, name):
-    imputer = helpers.imputer(name, train)
-    doubt, other = imputer.uncertainty(batch), imputer.uncertainty(with_hidden(batch, "noise"))
-    assert set(doubt) == set(SHAPES)
-    for modality, values in doubt.items():
-        assert torch.equal(values, other[modality])
-        assert torch.isfinite(values).all()
-        assert (values >= 0).all()
-        assert values.std() > 0
+    assert (head.scale, head.shift) == (1, 0)
 
 
 def views(split, rows, seed):

@@ -1,6 +1,6 @@
 """TIP: missing table cells from the other cells and an image, by a pre-trained Transformer (Du et al. 2024)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Self
@@ -66,8 +66,6 @@ class TIP(Imputer):
     ['contrast', 'matching', 'reconstruction']
     """
 
-    needs_image = True
-
     def __init__(
         self, roles: Roles, cardinalities: Sequence[int], *, sizes: Sizes | None = None, unrestricted: bool = False
     ) -> None:
@@ -131,24 +129,6 @@ class TIP(Imputer):
         features, columns = side_by_side([partial(self.photo, image), partial(self.table, table, observed)])
         states = self.interact(columns, self.interact.read(_tokens(features)))[:, 1:]
         return batch.filled({self.roles.table: self.heads(states)})
-
-    @torch.no_grad()
-    def uncertainty(self, batch: Batch) -> Mapping[str, Tensor]:
-        """The uncertainty of a category is 1 minus its probability, that of a number its deviation when other cells are
-        hidden; images have none."""
-        image, table, observed = self._readable(batch)
-        context = self.interact.read(_tokens(self.photo(image)))
-
-        def states(visible: Bool[Tensor, "b f"]) -> Float[Tensor, "b f d"]:
-            return self.interact(self.table(table, visible), context)[:, 1:]
-
-        # draws of imputed numbers, each without some of the observed cells
-        draws = [
-            self.heads(states(observed & ~choose(derive(batch.key, "draw", str(number)), observed, self.masked)))
-            for number in range(3)
-        ]
-        own = self.heads.doubt(states(observed), torch.stack(draws))
-        return {self.roles.image: torch.zeros_like(own[:, 0]), self.roles.table: own}
 
     def _readable(self, batch: Batch) -> tuple[Float[Tensor, "b ch h w"], Float[Tensor, "b f"], Bool[Tensor, "b f"]]:
         """Image and table with zeros where nothing was observed, and a flag for each cell."""

@@ -14,10 +14,10 @@ from gauge.paper.gauge import UNGATED, Gating
 from gauge.plus.gauge_plus import GaugePlus
 from gauge.plus.late_fusion import WeightedVote
 from gauge.training.stages import Stage
-from gauge.types import Imputer, Method, Pretrainer
+from gauge.types import Method, Pretrainer
 from gauge_lab.benchmarks import Benchmark
 from gauge_lab.methods._distilled import Distilled
-from gauge_lab.parts import Parts, imputer_stage, seeded_with
+from gauge_lab.parts import Parts, seeded_with
 from gauge_lab.plans import Plan, options_of
 from gauge_lab.plans._distilled import distilled
 from gauge_lab.plans._ensemble import ensemble_stage
@@ -36,7 +36,6 @@ class PlusVariant:
     gating: Gating | Literal["trust"] = UNGATED
     heads: Literal["validated", "joint", "detached", "none"] = "validated"
     corrupts: bool = False
-    imputes: bool = False
     pretrained: bool = False
     student: bool = False
 
@@ -56,9 +55,6 @@ VARIANTS = {
     HEADS_ONLY: PlusVariant("the heads of GAUGE+ alone, combined anew"),
     "gauge_plus-swaps": PlusVariant("trained with swapped evidence", corrupts=True),
     "gauge_plus-trust": PlusVariant("the same, gated by the learned trust in each unit", gating="trust", corrupts=True),
-    "gauge_plus-trust-imputed": PlusVariant(
-        "on imputed inputs, gated by the learned trust in each unit", gating="trust", imputes=True
-    ),
     PRETRAINED: PlusVariant(
         "started from self-supervised training on all training samples, with and without labels", pretrained=True
     ),
@@ -91,9 +87,6 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
         needs, make = (pretraining_stage(benchmark, seed),), make_from_pretrained
     else:
         arguments["parts"] = plus_parts(benchmark)
-    if chosen.imputes:
-        masks = benchmark.settings.finetune.masks  # imputed inputs are encoded once, under one mask for each sample
-        settings, needs = settings.model_copy(update={"masks": masks}), (imputer_stage(benchmark),)
     if not chosen.student:
         return Stage(name, make, arguments, settings, needs)
     teachers = options_of(benchmark, "gauge_plus")["teachers"]
@@ -102,8 +95,8 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     return Stage(name, make_distilled, arguments, settings, (teacher, *needs), split="imputer")
 
 
-def make_gauge_plus(train: Dataset, imputer: Imputer | None = None, *, parts: Parts, **options: Any) -> GaugePlus:
-    return GaugePlus(*parts.unit_network(), imputer, **options)
+def make_gauge_plus(train: Dataset, *, parts: Parts, **options: Any) -> GaugePlus:
+    return GaugePlus(*parts.unit_network(), **options)
 
 
 def make_from_pretrained(train: Dataset, pretrained: Pretrainer, **options: Any) -> GaugePlus:

@@ -188,11 +188,6 @@ class MoPoE(Imputer):
                 filling[name] = values
         return batch.filled(filling)
 
-    def uncertainty(self, batch: Batch) -> Mapping[str, Tensor]:
-        """The mean deviation of the posterior, the same for all modalities of a sample."""
-        _, variance = self.posterior(batch)
-        return dict.fromkeys(self.shapes, variance.sqrt().mean(-1))
-
     def unexportable(self) -> str | None:
         return "it draws at random by a sample's key; make it with sample=False" if self.sample else None
 

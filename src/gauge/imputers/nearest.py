@@ -45,12 +45,6 @@ class Nearest(Imputer):
         parts = [{name: self._borrow(name, part) for name in self.modalities} for part in self._distances(batch)]
         return batch.filled({name: torch.cat([part[name] for part in parts]) for name in self.modalities})
 
-    def uncertainty(self, batch: Batch) -> Mapping[str, Tensor]:
-        """The distance of the nearest donor, the same for all modalities of a sample."""
-        # distance, in standard deviations, of samples that share nothing with a donor
-        nearest = torch.cat([part.amin(1) for part in self._distances(batch)]).sqrt().clamp_max(10.0)
-        return dict.fromkeys(self.modalities, nearest)
-
     def _distances(self, batch: Batch) -> Iterator[Tensor]:
         """The distances of all samples to the donors, in parts of several samples."""
         largest = max(self._donors(name)[1].numel() for name in self.modalities)

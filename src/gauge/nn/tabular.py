@@ -102,16 +102,6 @@ class CellHeads(nn.Module):
             parts.append(self.numbers(states[:, columns.numbers])[..., 0].float())
         return columns.in_order(*parts)
 
-    def doubt(self, states: Float[Tensor, "b f d"], draws: Float[Tensor, "r b f"]) -> Float[Tensor, "b f"]:
-        """How uncertain each cell is: 1 - p of the most likely category, or the deviation of a number over several draws."""
-        columns, parts = self.columns, []
-        if self.categories is not None:
-            scores = self.categories(states[:, columns.categorical]).float()
-            parts.append(1 - scores.masked_fill(~self.own, -torch.inf).softmax(-1).amax(-1))
-        if self.numbers is not None:
-            parts.append(draws[..., columns.numbers].std(0))
-        return columns.in_order(*parts)
-
     def cost(
         self, states: Float[Tensor, "b f d"], table: Float[Tensor, "b f"], hidden: Bool[Tensor, "b f"]
     ) -> Float[Tensor, ""]:

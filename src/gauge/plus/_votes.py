@@ -42,12 +42,9 @@ def validation_rows(train: Dataset, val: Dataset) -> Int[Tensor, "rows"]:
     return permutation(len(val), 0, "combination", device=val.device)[:count].sort().values
 
 
-def masked_samples(
-    val: Dataset, rows: Int[Tensor, "rows"], *, modalities: bool = True, corrupt: Corruption = SOUND
-) -> Iterator[Batch]:
-    """These samples under masks of every kind: any subset of the `modalities`, unless these have to stay, and of a table any
-    share of its cells."""
-    protocols: list[Protocol] = [AnyModalities()] if modalities else []
+def masked_samples(val: Dataset, rows: Int[Tensor, "rows"], *, corrupt: Corruption = SOUND) -> Iterator[Batch]:
+    """These samples under masks of every kind: any subset of the modalities, and of a table any share of its cells."""
+    protocols: list[Protocol] = [AnyModalities()]
     protocols += [AnyCells()] if any(val.feature_counts.values()) else []
     for number in range(16):  # masks under which weights are learned from a validation sample
         for index in rows.split(512):

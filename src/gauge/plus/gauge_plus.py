@@ -1,6 +1,5 @@
 """GAUGE+: whole units beside fine ones, a head for each modality, and one prediction from the network and all heads."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -15,14 +14,14 @@ from gauge.nn.losses import cross_entropy
 from gauge.nn.shards import shared_key
 from gauge.paper.gauge import UNGATED, Gating, Gauge
 from gauge.paper.network import Biased, Network, hiding_bias
-from gauge.paper.units import Frozen, UnitEncoder
+from gauge.paper.units import UnitEncoder
 from gauge.plus._votes import SOUND, Votes, head_votes, learn_weights, masked_samples, validation_rows
 from gauge.plus.any_subset import under_subsets
 from gauge.plus.combination import Combination
 from gauge.plus.heads import HeadGradients, Heads, tempered_losses
 from gauge.plus.late_fusion import head_loss
-from gauge.plus.trust import PlusReading, TrustHead, known_rightness, per_unit, signed_taylor_evidence, trust_term
-from gauge.types import Imputer, Prepared, SupportsComplete
+from gauge.plus.trust import PlusReading, TrustHead, rightness, signed_taylor_evidence, trust_term
+from gauge.types import Prepared
 from gauge.values import Batch, Evidence, Prediction
 
 __all__ = ["GaugePlus"]
@@ -38,19 +37,14 @@ class GaugePlus(Prepared):
     The gradient of head m reaches the encoders as far as it knows what the network knows of validation samples.
 
     With `gating="trust"` L has a term for trust, and p_j is mixed with the uniform distribution by the trust in what
-    head j reads (see `Combination`), so that heads of imputed modalities can vote too; trained with corrupted evidence
-    but without trust, by the share that is sound. With an imputer L also has the CE of the gated network on imputed
-    inputs.
+    head j reads (see `Combination`); trained with corrupted evidence but without trust, by the share that is sound.
 
     Parameters
     ----------
     encoder, classifier
-        As for `Gauge`.
-    imputer
-        As for `Gauge`; without one, missing modalities are hidden.
+        As for `Gauge`; missing modalities are hidden.
     subsets_per_step
-        Under how many random subsets of the modalities the network sees each batch; with an imputer, 0 trains it on imputed
-        inputs alone.
+        Under how many random subsets of the modalities the network sees each batch.
     gating
         "trust" gates each unit by the learned probability that it is right; by default there are no gates.
     heads
@@ -77,7 +71,6 @@ class GaugePlus(Prepared):
         self,
         encoder: UnitEncoder,
         classifier: Network,
-        imputer: SupportsComplete | None = None,
         *,
         subsets_per_step: int = 2,
         gating: Gating | Literal["trust"] = UNGATED,
@@ -91,7 +84,7 @@ class GaugePlus(Prepared):
         if gating == "trust":
             gate = TrustHead(dim, head_classes=classes if has_heads else 0)
             gating = Gating(score=signed_taylor_evidence)
-        self.gauge = Gauge(encoder, classifier, imputer, gating=gating, gate=gate)
+        self.gauge = Gauge(encoder, classifier, gating=gating, gate=gate)
         self.subsets_per_step, self.corrupt = subsets_per_step, corrupt
         self.detached = heads == "detached"
         self.heads = Heads(encoder, dim, classes) if has_heads else None
@@ -102,16 +95,6 @@ class GaugePlus(Prepared):
     @property
     def encoder(self) -> UnitEncoder:
         return self.gauge.encoder
-
-    @property
-    def imputer(self) -> Frozen | None:
-        return self.gauge.imputer
-
-    @property
-    def registered_imputer(self) -> Imputer | None:
-        """The imputer, if it is a registered one, which can do more than complete batches."""
-        held = None if self.gauge.imputer is None else self.gauge.imputer.imputer
-        return held if isinstance(held, Imputer) else None
 
     @property
     def gating(self) -> Gating:
@@ -136,8 +119,7 @@ class GaugePlus(Prepared):
         Returns
         -------
         dict
-            The terms whose sum training minimises: "task"; with an imputer and random subsets also "masked", with heads
-            "heads", and with trust "trust".
+            The terms whose sum training minimises: "task", with heads "heads", and with trust "trust".
 
         Examples
         --------
@@ -146,21 +128,16 @@ class GaugePlus(Prepared):
         """
         assert batch.labels is not None
         reading = self.read(batch)
-        imputed = reading.visible is None  # nothing is hidden from the network
-        under = reading if imputed else self._under_subsets(reading)
+        under = self._under_subsets(reading)
         prediction = self.decide_network(under)
         terms = {"task": cross_entropy(batch, prediction.logits, weights)}
-        if imputed and self.subsets_per_step:
-            masked = self._under_subsets(reading)
-            terms["masked"] = cross_entropy(batch, masked.classifier(masked.units.tokens, None), weights)
         if reading.head_logits is not None:
             terms["heads"] = head_loss(reading.head_logits, batch, weights)
         if self.trust is not None and prediction.evidence is not None:
             trust = self.trust.trust(prediction.evidence, under)
-            right, known = known_rightness(self.encoder, batch, reading, reading.head_logits)
+            right, known = rightness(self.encoder, batch)
             times = len(trust) // len(batch)
-            known = known.repeat(times, 1) & under.seen
-            terms["trust"] = trust_term(trust, right.repeat(times, 1), known)
+            terms["trust"] = trust_term(trust, right.repeat(times, 1), known.repeat(times, 1) & under.seen)
         return terms
 
     @torch.no_grad()
@@ -192,10 +169,6 @@ class GaugePlus(Prepared):
     def read(self, batch: Batch) -> PlusReading:
         """What the network reads of a batch, and what trust and the heads make of it."""
         reading = PlusReading(**vars(self.gauge.read(batch)))
-        if self.trust is not None and (imputer := self.registered_imputer) is not None:
-            with torch.no_grad():
-                doubt = imputer.uncertainty(batch)
-            reading = replace(reading, uncertainty=None if doubt is None else per_unit(self.encoder, doubt))
         if self.heads is None:
             return reading
         content = reading.units.content
@@ -258,22 +231,17 @@ class GaugePlus(Prepared):
         if self.trust is not None:
             self._calibrate(self.trust, val, rows)
         if self.combination is not None:
-            learn_weights(self.combination, self._votes, self._masked(val, rows), len(rows))
+            batches = masked_samples(val, rows, corrupt=self.corrupt)
+            learn_weights(self.combination, self._votes, batches, len(rows))
 
     def _calibrate(self, trust: TrustHead, val: Dataset, rows: Int[Tensor, "rows"]) -> None:
         trust.reset()
         parts = []
-        for batch in self._masked(val, rows):
-            reading = self.read(batch)
-            _, trusted = self.weigh(reading)
-            right, known = known_rightness(self.encoder, batch, reading, reading.head_logits)
-            parts.append((trusted[known], right[known], ~reading.units.observed[known]))
+        for batch in masked_samples(val, rows, corrupt=self.corrupt):
+            _, trusted = self.weigh(self.read(batch))
+            right, known = rightness(self.encoder, batch)
+            parts.append((trusted[known], right[known]))
         trust.calibrate(*map(torch.cat, zip(*parts, strict=True)))
-
-    def _masked(self, val: Dataset, rows: Int[Tensor, "rows"]) -> Iterator[Batch]:
-        """Modalities stay where the imputer needs some of them."""
-        modalities = not (self.registered_imputer and self.registered_imputer.needs_image)
-        return masked_samples(val, rows, modalities=modalities, corrupt=self.corrupt)
 
     def _votes(self, batch: Batch) -> Votes:
         reading = self.read(batch)
@@ -287,7 +255,6 @@ class GaugePlus(Prepared):
         logits, present, share, trust = head_votes(reading.head_logits, reading.completed, self.corrupt)
         if prediction.trust is not None:
             trust = (self.heads.weights(reading.units) @ prediction.trust[..., None])[..., 0]
-            present = present | (self.imputer is not None)
         logits = torch.cat([prediction.logits[:, None].float(), logits], 1)
         trust = None if trust is None else F.pad(trust, (1, 0), value=1.0)
         return Votes(logits, F.pad(present, (1, 0), value=True), share, trust)

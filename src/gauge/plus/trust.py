@@ -30,10 +30,8 @@ def signed_taylor_evidence(classifier: Classifier, tokens: Tokens, **options: Un
 
 @dataclass(frozen=True)
 class PlusReading(Reading):
-    """What GAUGE+ also knows of a batch: the imputer's `uncertainty` about each unit, and the `head_logits` of heads that
-    read single modalities."""
+    """What GAUGE+ also knows of a batch: the `head_logits` of heads that read single modalities."""
 
-    uncertainty: Float[Tensor, "b n"] | None = None
     head_logits: Float[Tensor, "b m k"] | None = None
 
     @property
@@ -48,26 +46,22 @@ class TrustHead(nn.Module):
 
         trust_i = sigmoid(a · h_i + b),   h = Linear(LN(Block(units + facts)))
 
-    Facts about a unit: whether it was imputed, the imputer's uncertainty, its unsigned and signed Taylor score; with
-    heads that read single modalities also the class probabilities of its own modality, and how far they agree with those
-    of the other observed modalities and with the network's ungated prediction. What makes a unit right:
-
-        observed modality or cell   it was neither noised nor swapped with one that says something else
-        imputed modality            alone it shows the true class
-        imputed cell                a number is within half a standard deviation of the true one, a category is the true one
-        whole of a table            the share of its cells that are right
+    Facts about a unit: its unsigned and signed Taylor score; with heads that read single modalities also the class
+    probabilities of its own modality, and how far they agree with those of the other observed modalities and with the
+    network's ungated prediction. A modality or cell is right if it was neither noised nor swapped with one that says
+    something else; the whole of a table by the share of its cells that are.
 
     The trust term teaches this head alone: units and facts are detached, and so is the trust that gates attention. a = 1
-    and b = 0 until `calibrate` fits them, for observed and for imputed units apart.
+    and b = 0 until `calibrate` fits them.
     """
 
     def __init__(self, dim: int, *, heads: int = 4, head_classes: int = 0) -> None:
         super().__init__()
-        self.facts = nn.Linear(4 + (head_classes + 2 if head_classes else 0), dim)
+        self.facts = nn.Linear(2 + (head_classes + 2 if head_classes else 0), dim)
         self.block = Block(dim, heads)
         self.norm, self.answer = nn.LayerNorm(dim), nn.Linear(dim, 1)
         nn.init.constant_(self.answer.bias, 2.0)  # units are trusted until training knows better
-        self.scale, self.shift = nn.Buffer(torch.ones(2)), nn.Buffer(torch.zeros(2))
+        self.scale, self.shift = nn.Buffer(torch.ones(())), nn.Buffer(torch.zeros(()))
 
     @torch.no_grad()
     def forward(self, evidence: Evidence, reading: PlusReading) -> Float[Tensor, "b n"]:
@@ -77,42 +71,30 @@ class TrustHead(nn.Module):
 
     def trust(self, evidence: Evidence, reading: PlusReading) -> Float[Tensor, "b n"]:
         """The trust in every unit, 0 for units that are not visible, with the gradient that `trust_term` needs."""
-        units, visible, imputed = reading.units, reading.visible, ~reading.units.observed
-        bias = None if visible is None else hiding_bias(visible)[..., 1:]
-        state = self.block(units.tokens.detach() + self.facts(self._known(reading, evidence)), bias)
+        bias = hiding_bias(reading.seen)[..., 1:]
+        state = self.block(reading.units.tokens.detach() + self.facts(self._known(reading, evidence)), bias)
         logits = self.answer(self.norm(state))[..., 0].float()
-        group = imputed.long()
-        trust = torch.sigmoid(self.scale[group] * logits + self.shift[group])
-        return trust if visible is None else torch.where(visible, trust, 0.0)
+        return torch.where(reading.seen, torch.sigmoid(self.scale * logits + self.shift), 0.0)
 
     def _known(self, reading: PlusReading, evidence: Evidence) -> Float[Tensor, "b n a"]:
-        units, visible = reading.units, reading.visible
+        units, visible = reading.units, reading.seen
         assert evidence.signed is not None
-        uncertainty = torch.zeros_like(evidence.signed) if reading.uncertainty is None else reading.uncertainty
-        facts = [
-            (~units.observed).float(),
-            uncertainty.to(evidence.signed.dtype),
-            normalize_scores(evidence.scores, visible=visible),
-            normalize_scores(evidence.signed, visible=visible),
-        ]
-        known = torch.stack(facts, -1)
+        scores = (normalize_scores(values, visible=visible) for values in (evidence.scores, evidence.signed))
+        known = torch.stack([*scores], -1)
         if reading.head_logits is not None:
-            available = units.observed if visible is None else units.observed & visible
-            agreement = _agreement(reading.head_logits, evidence.logits, available, units.modality)
+            agreement = _agreement(reading.head_logits, evidence.logits, units.observed & visible, units.modality)
             known = torch.cat([known, agreement], -1)
         return known.detach()
 
-    def calibrate(self, trust: Float[Tensor, "u"], target: Float[Tensor, "u"], imputed: Bool[Tensor, "u"]) -> None:
+    def calibrate(self, trust: Float[Tensor, "u"], target: Float[Tensor, "u"]) -> None:
         """Fit scale and shift to the uncalibrated trust in units whose rightness is known, by maximum likelihood with a
         prior at 1 and 0."""
-        logits = torch.logit(trust.detach().double(), MIN_DOUBT)
-        group, right = imputed.long(), target.double()
-        log_scale, shift = (torch.zeros(2, device=logits.device).double().requires_grad_() for _ in range(2))
+        logits, right = torch.logit(trust.detach().double(), MIN_DOUBT), target.double()
+        log_scale, shift = (torch.zeros((), device=logits.device).double().requires_grad_() for _ in range(2))
 
         def objective() -> Tensor:
-            fitted = log_scale.exp()[group] * logits + shift[group]
-            cost = F.binary_cross_entropy_with_logits(fitted, right, reduction="sum")
-            return (cost + 0.5 * (log_scale.square() + shift.square()).sum()) / max(1, len(logits))
+            cost = F.binary_cross_entropy_with_logits(log_scale.exp() * logits + shift, right, reduction="sum")
+            return (cost + 0.5 * (log_scale.square() + shift.square())) / max(1, len(logits))
 
         minimize(objective, [log_scale, shift], max_iter=50)
         self.scale.copy_(log_scale.detach().exp())
@@ -152,49 +134,15 @@ def trust_term(
 
 
 @torch.no_grad()
-def known_rightness(
-    encoder: UnitEncoder, batch: Batch, reading: Reading, head_logits: Float[Tensor, "b m k"] | None = None
-) -> tuple[Float[Tensor, "b n"], Bool[Tensor, "b n"]]:
-    """The rightness of the units of a training batch, and for which of the visible units it is known. What an imputed
-    modality shows is the class of its head or, without heads, that of the network from that modality alone."""
-    assert batch.labels is not None
-    if reading.visible is not None:
-        right, known = rightness(encoder, batch)
-        return right, known & reading.visible
-    shown = (_logits_alone(reading) if head_logits is None else head_logits).argmax(-1)
-    return rightness(encoder, batch, reading.completed, shown == batch.labels[:, None])
-
-
-def _logits_alone(reading: Reading) -> Float[Tensor, "b m k"]:
-    """The network's logits from every modality alone."""
-    units, logits = reading.units, []
-    for index in range(len(reading.completed.inputs)):
-        visible = (units.modality == index).expand(units.observed.shape)
-        logits.append(reading.classifier(units.keep(visible).tokens, hiding_bias(visible)))
-    return torch.stack(logits, 1)
-
-
-@torch.no_grad()
-def rightness(
-    encoder: UnitEncoder, batch: Batch, completed: Batch | None = None, shown: Bool[Tensor, "b m"] | None = None
-) -> tuple[Float[Tensor, "b n"], Bool[Tensor, "b n"]]:
-    """How right every unit is, and for which units that is known. The batch holds the true values behind `observed ==
-    False`; of what is imputed, `completed` holds the values, and `shown` says which modalities alone show the true class.
-    Without `truth`, observed values are right and imputed cells unknown."""
-    right, known = {}, {}
-    for index, (name, observed) in enumerate(batch.observed.items()):
-        right[name] = torch.ones_like(observed) if batch.truth is None else ~batch.truth.wrong[name]
-        known[name] = observed
-        if completed is None:
-            continue
-        if observed.ndim == 1 and shown is not None:
-            right[name], known[name] = torch.where(observed, right[name], shown[:, index]), torch.ones_like(observed)
-        elif observed.ndim == 2 and batch.truth is not None:
-            known[name] = batch.truth.known[name]
-            near = _near(completed.inputs[name], batch.inputs[name], known[name])
-            right[name] = torch.where(observed, right[name], near)
-    weight = per_unit(encoder, {name: flags.float() for name, flags in known.items()})
-    total = per_unit(encoder, {name: (right[name] & known[name]).float() for name in right})
+def rightness(encoder: UnitEncoder, batch: Batch) -> tuple[Float[Tensor, "b n"], Bool[Tensor, "b n"]]:
+    """How right every observed unit is, and which units are observed. Without `truth`, all that is observed is right."""
+    right = {
+        name: flags if batch.truth is None else flags & ~batch.truth.wrong[name]
+        for name, flags in batch.observed.items()
+    }
+    weight, total = (
+        per_unit(encoder, {name: flags.float() for name, flags in each.items()}) for each in (batch.observed, right)
+    )
     return total / weight.clamp_min(MIN_DOUBT), weight > 0
 
 
@@ -210,18 +158,3 @@ def per_unit(encoder: UnitEncoder, values: Mapping[str, Float[Tensor, "b *f"]]) 
             part = mean if count == 1 else torch.cat([part, mean], 1)
         parts.append(part)
     return torch.cat(parts, 1)
-
-
-def _near(
-    imputed: Float[Tensor, "b f ..."], true: Float[Tensor, "b f ..."], known: Bool[Tensor, "b f"]
-) -> Bool[Tensor, "b f"]:
-    """Which imputed cells are within the tolerance of their column; the spread of a column is that of the true values of
-    the batch."""
-    imputed, true = (values.flatten(2).mean(-1) if values.ndim > 2 else values for values in (imputed, true))
-    true = torch.where(known, true, 0.0)
-    count = known.sum(0).clamp_min(1)
-    mean = true.sum(0) / count
-    spread = (torch.where(known, true - mean, 0.0).square().sum(0) / count).sqrt()
-    # an imputed number is right within half a standard deviation of its column
-    tolerance = torch.where((true == true.round()).all(0), 0.5, 0.5 * spread)
-    return (imputed - true).abs() <= tolerance

@@ -53,7 +53,7 @@ class Flat(Graphable):
 
 def check_exportable(model: Gauge | GaugePlus) -> None:
     """An error if the network has a part that no graph can hold."""
-    imputer = getattr(model.imputer, "imputer", None)
+    imputer = model.imputer.imputer if isinstance(model, Gauge) and model.imputer is not None else None
     reason = imputer.unexportable() if isinstance(imputer, Imputer) else None
     if reason is not None:
         raise ValueError(f"the imputer {type(imputer).__name__} cannot be exported: {reason}")
