@@ -253,6 +253,12 @@ def test_only_the_first_ten_problems_are_listed(client):
     assert (status, [each["where"] for each in answer["detail"]]) == (422, wheres)
 
 
+def test_a_value_of_a_wrong_type_is_one_problem_in_words_without_names_of_types(client):
+    status, answer = client.predict({"site": ["north"]})
+    types = "a valid string or a valid boolean or a valid integer or a valid number"
+    assert (status, answer["detail"]) == (422, [{"where": "rows.0.site", "problem": f"Input should be {types}"}])
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_body_gets_an_answer_and_the_server_goes_on(client, name):
     body, headers, expected, text = HOSTILE[name]

@@ -285,7 +285,13 @@ def note_problems(rows: Sequence[Sequence[Note]]) -> list[Problem]:
 def problems(error: ValidationError) -> list[Problem]:
     """Where a row is wrong and how, without repeating its values."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
-    return [_problem(".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, ")) for each in errors]
+    found: dict[str, str] = {}
+    for each in errors:
+        # of a value that may have several types, there is an error for each, in a place named by the type
+        place = [str(part) for depth, part in enumerate(each["loc"]) if depth == 0 or isinstance(part, int)]
+        told, message = found.get(where := ".".join(place)), each["msg"].removeprefix("Value error, ")
+        found[where] = message if told is None else f"{told} or {message.removeprefix('Input should be ')}"
+    return [_problem(where, message) for where, message in found.items()]
 
 
 def _problem(where: str, problem: str) -> Problem:
