@@ -13,7 +13,7 @@ from sklearn.metrics import average_precision_score, balanced_accuracy_score, f1
 
 from gauge import GaugeClassifier
 from gauge.reports.evaluation import operating_grid
-from gauge.tabular.evidence.decisions import score_weights
+from gauge.tabular.evidence.decisions import check_metric, score_weights
 from gauge.tabular.evidence.measures import share_interval
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold, threshold_weights
 from gauge.training import metrics
@@ -100,6 +100,36 @@ def test_a_threshold_goes_along_with_a_model_in_place_of_class_weights(ward, eva
     assert "Sensitivity and specificity for ill" in str(evaluation)
     with pytest.raises(ValueError, match="there is no class 'iil'; did you mean 'ill'"):
         ward.model.with_threshold(0.3, positive="iil")
+
+
+def test_a_report_at_a_threshold_counts_what_the_model_decides_of_many_classes(caplog, tmp_path):
+    draw = np.random.default_rng(0)
+    rows = pd.DataFrame(draw.normal(size=(360, 4)), columns=list("abcd"))
+    scores = rows.to_numpy() @ draw.normal(size=(4, 3)) + 1.5 * draw.gumbel(size=(360, 3))
+    rows["k"] = np.array(["flu", "cold", "covid"])[scores.argmax(1)]
+    model = GaugeClassifier(preset="fast", experts=["linear"], random_state=0, verbose=False).fit(rows[:200], "k")
+    test, ill = rows[200:], rows["k"][200:] == "covid"
+    for rule in (0.4, "sensitivity=0.9", "specificity=0.9", "cost=5"):
+        found = model.evaluate(test, positive="covid", threshold=rule)
+        hits = model.with_threshold(rule, positive="covid").predict(test) == "covid"
+        counts = found.operating.set_index("metric")["right"]
+        assert (counts["sensitivity"], counts["specificity"]) == ((hits & ill).sum(), (~hits & ~ill).sum()), rule
+    found.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "covid from a share beside the most probable other class of" in page
+    backwards = rows["k"][200:][::-1]
+    assert model.score(test, backwards) < 0.6
+    assert "y and the table have the same index in different orders; labels are matched by position" in caplog.text
+
+
+@pytest.mark.parametrize(("metric", "classes"), [("roc_auc", 3), ("precision", 3), ("jaccard", 2)])
+def test_a_score_is_that_of_many_classes_where_there_are_many(metric, classes):
+    labels = np.arange(90) % classes
+    held_out = HeldOut(np.eye(classes)[labels] * 0.8 + 0.2 / classes, labels)
+    check_metric(metric, classes)
+    assert (score_weights(metric, held_out) > 0).all()
+    with pytest.raises(ValueError, match="metric 'f1_samples' cannot be computed for 3 classes .*; choose another one"):
+        check_metric("f1_samples", 3)
 
 
 def test_of_many_classes_a_threshold_is_about_one_and_a_score_about_all():

@@ -21,13 +21,39 @@ from gauge.tabular.table.schema import Schema
         (np.array([[0, 65535], [32768, 257]], np.uint16), "x.png", [[0, 255], [128, 1]]),
         (np.array([[0, 65535], [32768, 257]], np.uint16), "x.tif", [[0, 255], [128, 1]]),
         (np.array([[0.0, 1.0], [0.5, 0.2]], np.float32), "x.tif", [[0, 255], [128, 51]]),
-        (np.array([[-5.0, 5.0], [0.0, 3.0]], np.float32), "x.tif", [[0, 255], [128, 204]]),
-        (np.array([[0, 70000], [35000, 14000]], np.int32), "x.tif", [[0, 255], [128, 51]]),
+        (np.array([[0, 65535], [32768, 257]], np.int32), "x.tif", [[0, 255], [128, 1]]),
     ],
 )
 def test_images_of_16_and_32_bits_keep_their_range(tmp_path, pixels, name, expected):
     Image.fromarray(pixels).save(tmp_path / name)
     assert np.asarray(open_image(tmp_path / name))[..., 0].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("pixels", "kept"),
+    [
+        (np.arange(63).reshape(9, 7), True),  # as bytes
+        (np.arange(63).reshape(9, 7) - 1000, False),
+        (np.arange(63).reshape(9, 7) * 5, False),
+        (np.arange(63).reshape(9, 7) * 2.0, False),
+        (np.linspace(-1, 1, 63).reshape(9, 7), False),
+        (np.arange(63, dtype=np.uint16).reshape(9, 7), False),
+        (Image.fromarray(np.arange(63, dtype=np.int32).reshape(9, 7)), False),
+        (np.arange(63, dtype=np.uint16).reshape(9, 7) * 300, True),
+        (np.zeros((9, 7), np.uint16), True),
+        (np.zeros((9, 7)), True),
+    ],
+)
+def test_an_image_is_never_stretched_by_its_own_brightest_pixel(pixels, kept, caplog):
+    _, observed = ImageColumn("scan", 16).encode(pd.Series([pixels], dtype=object, name="scan"))
+    assert observed.tolist() == [kept]
+    assert ("; scale all images alike, to 0 to 1 (fractions), 0 to 255 (bytes) or 0 to 65,535" in caplog.text) is not kept
+
+
+def test_training_says_so_where_all_images_are_dark(caplog):
+    twelve_bits = [np.full((4, 4), value, np.uint16) for value in (300, 4095)]
+    ImageColumn("scan", 4).encode(pd.Series(twelve_bits, dtype=object, name="scan"), training=True)
+    assert "column 'scan': no pixel is brighter than 16 of 255; scale all images alike" in caplog.text
 
 
 def test_a_rotation_in_exif_is_applied(tmp_path):

@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import ExitStack, suppress
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from serving import serving
 
 from gauge import ExportedClassifier, GaugeClassifier, export
+from gauge.tabular.table.cells import plain
 from gauge.tabular.table.columns.number import Number
 from gauge.tabular.table.files import read_rows, read_table_file
 from gauge.tabular.table.guard import watched
@@ -377,6 +379,33 @@ def test_the_word_none_is_a_level_in_every_kind_of_file_and_missing_among_number
         assert sorted(alcohol.words) == ["None", "much", "some"]
         assert np.isnan(age.numbers(rows["age"])).tolist() == [False, True, False] * 9
         assert np.isnan(age.numbers(pd.Series(["None", "54"]))).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl", "xlsx"])
+def test_a_label_na_is_none_in_every_kind_of_file_and_a_class_in_python(ending, tmp_path, caplog):
+    frame = pd.DataFrame({"a": np.arange(60) ** 0.5, "region": ["EU", "NA", "AS"] * 20, "v": [[0.5, 1.0]] * 60})
+    frame["v"] = frame["v"] if ending in ("parquet", "jsonl") else "x"
+    path = tmp_path / f"t.{ending}"
+    write = {"parquet": frame.to_parquet, "jsonl": partial(frame.to_json, orient="records", lines=True)}
+    write |= {"csv": partial(frame.to_csv, index=False), "xlsx": partial(frame.to_excel, index=False)}
+    write[ending](path)
+    rows = read_table_file(path)
+    model = GaugeClassifier(preset="fast", experts=["linear"], verbose=False)
+    assert model.fit(rows, "region").classes_.tolist() == ["AS", "EU"]
+    assert "20 rows have no label, first row 1; columns and trust are learned from them, too" in caplog.text
+    assert model.fit(frame, "region").classes_.tolist() == ["AS", "EU", "NA"]
+    assert len(rows["v"].iloc[0]) == len(frame["v"].iloc[0])
+
+
+def test_durations_of_python_are_those_of_pandas_and_no_times_of_day():
+    minutes = np.random.default_rng(0).integers(5, 1400, 40)
+    objects = pd.Series([timedelta(minutes=int(each)) for each in minutes], dtype=object, name="stay")
+    column = Number.from_column(plain(objects))
+    assert column.writing.note == "durations, in days"
+    expected = column.numbers(pd.to_timedelta(objects))
+    np.testing.assert_allclose(column.numbers(plain(objects)), expected)
+    longer = pd.Series([timedelta(hours=30), None], dtype=object, name="stay")
+    np.testing.assert_allclose(column.writing.read(plain(longer)), [1.25, np.nan])
 
 
 def test_identifiers_beside_blanks_keep_their_last_digit(tmp_path):

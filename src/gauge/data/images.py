@@ -73,7 +73,7 @@ def open_image(source: Source) -> Image.Image:
             return _eight_bits(ImageOps.exif_transpose(image)).convert("RGB")
     except UnidentifiedImageError as error:
         raise ValueError(
-            f"{_named(source)} cannot be read as an image (its content is that of none); save it as PNG or JPEG"
+            f"{_named(source)} cannot be read as an image (its content is not that of one); save it as PNG or JPEG"
         ) from error
     except Exception as error:  # decoders of damaged files raise whatever they stumble over
         raise ValueError(f"{_named(source)} cannot be read as an image ({error}); replace it") from error
@@ -92,32 +92,32 @@ def _opened(source: Source) -> AbstractContextManager[Image.Image]:
 
 
 def _from_array(pixels: np.ndarray) -> Image.Image:
-    """Pixels [height, width] or [height, width, 1, 3 or 4]. Bytes, and other integers up to 255, are as they are; others are
-    scaled as those of files."""
+    """Pixels [height, width] or [height, width, 1, 3 or 4]: bytes, other integers from 0 to 255, 16 bits or fractions."""
     pixels = pixels[:, :, 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels
     colours = pixels.shape[2:] in ((), (3,), (4,))
     if pixels.ndim < 2 or not colours or not pixels.size or pixels.dtype.kind not in "biuf":
         raise ValueError("pixels are numbers of the shape [height, width] or [height, width, colours]")
     if pixels.dtype == bool:
         return Image.fromarray(255 * pixels.astype(np.uint8))
-    if pixels.dtype.kind in "iu" and pixels.dtype != np.uint16 and pixels.min() >= 0 and pixels.max() <= 255:
-        return Image.fromarray(pixels.astype(np.uint8))
-    return Image.fromarray(_scaled(pixels.astype(np.float64), 1.0 if pixels.dtype.kind == "f" else 65_535.0))
+    if pixels.dtype == np.uint8:
+        return Image.fromarray(pixels)
+    high = 1.0 if pixels.dtype.kind == "f" else 65_535.0 if pixels.dtype == np.uint16 else 255.0
+    return Image.fromarray(_scaled(pixels, high))
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """Pixels of 16 or 32 bits from 0 to 255, which Pillow would cut off at 255: integers are mapped from the range 0 to
-    65,535, fractions from 0 to 1, and images that exceed it from their minimum to their maximum."""
+    """Pixels of 16 or 32 bits from 0 to 255, which Pillow would cut off at 255: integers from the range 0 to 65,535,
+    fractions from 0 to 1."""
     if not image.mode.startswith(("I", "F")):
         return image
-    return Image.fromarray(_scaled(np.asarray(image).astype(np.float64), 1.0 if image.mode == "F" else 65_535.0))
+    return Image.fromarray(_scaled(np.asarray(image), 1.0 if image.mode == "F" else 65_535.0))
 
 
 def _scaled(pixels: np.ndarray, high: float) -> np.ndarray:
-    """From 0 to 255, from the range up to `high`, or from that of the pixels where they exceed it."""
-    if not np.isfinite(pixels).all():
-        raise ValueError("it has pixels that are NaN or infinite")
-    low = 0.0
-    if pixels.min() < low or pixels.max() > high:
-        low, high = float(pixels.min()), float(pixels.max())
-    return np.asarray(((pixels - low) * (255 / max(high - low, 1e-300))).round().astype(np.uint8))
+    """From 0 to 255, from the range up to `high`. One scale for all images: if each had its own, the brightest pixel of an
+    image would change all others."""
+    low, most = pixels.min(), pixels.max()
+    if not 0 <= low <= most <= high or (high == 65_535.0 and 0 < most <= 255):
+        own = "0 to 1 (fractions), 0 to 255 (bytes) or 0 to 65,535 (16 bits, some above 255)"
+        raise ValueError(f"its pixels go from {low:g} to {most:g}; scale all images alike, to {own}")
+    return np.asarray((pixels * (255 / high)).round().astype(np.uint8))

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from gauge.tabular.evidence.cell_trust import CellTrust
-from gauge.tabular.evidence.decisions import score_weights
+from gauge.tabular.evidence.decisions import check_metric, score_weights
 from gauge.tabular.evidence.drift import Drift
 from gauge.tabular.evidence.evaluation import Choices, Evaluation
 from gauge.tabular.evidence.explanation import Explanation
@@ -742,8 +742,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("the table has no rows; give some to learn from")
         validate_data(self, X, skip_check_array=True)
         inputs.check_count(y, len(X))
-        if isinstance(y, pd.Series) and not y.index.equals(X.index) and set(y.index) == set(X.index):
-            logger.warning("y and the table have the same index in different orders; labels are matched by position")
+        inputs.warn_of_order(X, y)
         return X, y
 
     def _prepared(
@@ -773,6 +772,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     ) -> dict[str, Any]:
         """Train these experts, and trust; return what a fitted classifier keeps of that."""
         schema = prepared.task.rows.schema
+        chooses = self.class_weight is None and self.metric not in PROBABLE
+        if chooses:
+            check_metric(self.metric, len(class_weight))
         # BLAS has threads of its own, which wait for each other beside another busy process
         with self._progress(on_epoch) as report, self._threads(schema), threadpool_limits(num_threads() or None):
             task = replace(prepared.task, on_epoch=report, started=started)
@@ -781,7 +783,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             result = fit_ensemble(task, experts, prior=prior, validation=self.validation)
             learned = learn_from_held_out(*result.validated, trust, task=task)
         weights = np.array(class_weight)
-        if self.class_weight is None and learned.predictions is not None and self.metric not in PROBABLE:
+        if chooses and learned.predictions is not None:
             weights = score_weights(self.metric, learned.predictions)
         return {
             "schema": schema,

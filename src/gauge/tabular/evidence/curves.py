@@ -92,7 +92,7 @@ def _decision_curve(predictions: EvaluatedRows, threshold: Threshold | None) -> 
         Line("none", [(0.0, 0.0), (end, 0.0)], "reference"),
     ]
     note = "Net benefit of treating rows from this probability on; useful where it is above both other lines."
-    if threshold is not None:
+    if threshold is not None and len(predictions.classes) == 2:
         note += f" The threshold used is {threshold.value:.3g}."
     largest = max(share, *model, 1e-4)
     unit = next(unit for unit in (6e-4, 6e-3, 6e-2) if largest <= 10 * unit or unit == 6e-2)

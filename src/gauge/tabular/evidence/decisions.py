@@ -1,9 +1,12 @@
 """Decisions that are good at a score of scikit-learn: what the classes have to count for it, by rows held out."""
 
+import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import get_scorer
 
 from gauge.tabular.evidence.thresholds import HeldOut
@@ -23,16 +26,30 @@ class _Decided(ClassifierMixin, BaseEstimator):
         return (self.probabilities * self.weights).argmax(1)
 
 
+def check_metric(metric: str, classes: int) -> None:
+    """Raise an error, before anything is learned, if a score of scikit-learn cannot be computed for so many classes."""
+    try:
+        _score(metric, HeldOut(np.full((classes, classes), 1 / classes), np.arange(classes)), np.ones(classes))
+    except ValueError as error:
+        raise ValueError(
+            f"metric {metric!r} cannot be computed for {classes} classes ({error}); choose another one, or 'auto'"
+        ) from error
+
+
+def _score(metric: str, held_out: HeldOut, weights: np.ndarray) -> float:
+    probabilities, labels = held_out.probabilities, held_out.labels
+    ending = {"f1": "macro", "precision": "macro", "recall": "macro", "jaccard": "macro", "roc_auc": "ovr"}.get(metric)
+    scorer = get_scorer(f"{metric}_{ending}" if ending and len(weights) > 2 else metric)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)  # of weights under which no row has some class
+        return float(scorer(_Decided(probabilities, weights), np.zeros((len(labels), 1)), labels))
+
+
 def score_weights(metric: str, held_out: HeldOut) -> np.ndarray:
     """Return what the classes have to count so that a score of scikit-learn is largest on rows held out: equal weights for a
     score of probabilities."""
-    probabilities, labels = held_out.probabilities, held_out.labels
-    count = probabilities.shape[1]
-    scorer = get_scorer(f"{metric}_macro" if metric in ("f1", "precision", "recall") and count > 2 else metric)
-
-    def score(weights: np.ndarray) -> float:
-        return float(scorer(_Decided(probabilities, weights), np.zeros((len(labels), 1)), labels))
-
+    labels, count = held_out.labels, held_out.probabilities.shape[1]
+    score = partial(_score, metric, held_out)
     inverse = 1 / np.maximum(np.bincount(labels, minlength=count) / len(labels), 1e-3)
     best, highest = np.ones(count), score(np.ones(count))
     for start in (np.ones(count), inverse):

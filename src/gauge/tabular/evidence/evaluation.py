@@ -30,7 +30,7 @@ from gauge.tabular.evidence.measures import (
     score_table,
     subgroups,
 )
-from gauge.tabular.evidence.thresholds import HeldOut, Threshold
+from gauge.tabular.evidence.thresholds import HeldOut, Threshold, positive_share
 from gauge.tabular.saved.classifier import TableClassifier
 from gauge.tabular.saved.prediction_sets import PredictionSets
 from gauge.tabular.table.inputs import class_positions, has_label, report_unlabelled
@@ -192,10 +192,12 @@ class Evaluation(Mapping[str, float]):
         groups = " Intervals are made of whole groups." if grouped else ""
         chosen, by_missing, parts = "", self.by_missing.drop(columns="column", errors="ignore"), self.subgroups
         if self.threshold is not None:
-            chosen = f"{self.positive} from a probability of {self.threshold.value:.3g} on ({self.threshold.chosen})."
+            rows = self.predictions
+            share = "probability" if rows is None or len(rows.classes) == 2 else "share beside the most probable other class"
+            chosen = f"{self.positive} from a {share} of {self.threshold.value:.3g} on ({self.threshold.chosen})."
         if len(parts):
             parts = parts.assign(part=parts["column"] + ": " + parts["part"]).drop(columns="column")
-        missing_note = f"Accuracy is that of the most probable class, without a threshold.{groups}"
+        missing_note = f"Accuracy is that of the predicted class, whatever the threshold of this report.{groups}"
         tables = {
             "operating": reports.operating_grid(self.operating, self.positive, chosen, self._promised),
             "comparison": reports.comparison_grid(self.comparison),
@@ -225,11 +227,11 @@ def evaluate(
     hits = None
     confusion = _confusion(labels, decided, names)
     if positive is not None:
-        p, is_positive = predictions.one_class(predictions.own)
-        hits = decided == positive if threshold is None else p >= threshold.value
+        hits = decided == positive
         if threshold is not None:
+            hits = positive_share(predictions.own, positive) >= threshold.value
             rest = names[1 - positive] if len(names) == 2 else f"not {names[positive]}"
-            confusion = _confusion(is_positive.astype(int), hits.astype(int), [rest, names[positive]])
+            confusion = _confusion((labels == positive).astype(int), hits.astype(int), [rest, names[positive]])
         elif len(names) == 2:
             weights = predictions.class_weight  # from this probability on the positive class of two outweighs the other
             threshold = Threshold(float(weights[1 - positive] / sum(weights)), "as the model decides")

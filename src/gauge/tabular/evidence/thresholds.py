@@ -30,9 +30,16 @@ class HeldOut:
         return cls(probabilities.astype(float), labels)
 
 
+def positive_share(probabilities: np.ndarray, positive: int) -> np.ndarray:
+    """Return what a threshold is compared with: the share of the positive class beside the most probable other one, of two
+    classes its probability."""
+    own, others = probabilities[:, positive], np.delete(probabilities, positive, 1).max(1)
+    return np.asarray(own if probabilities.shape[1] == 2 else own / (own + others))
+
+
 @dataclass(frozen=True)
 class Threshold:
-    """From which probability on a row counts as positive, and how that was chosen."""
+    """From which share on a row counts as positive (see `positive_share`), and how that was chosen."""
 
     value: float
     chosen: str
@@ -52,7 +59,7 @@ def choose_threshold(rule: str | float, held_out: HeldOut | None, positive: int)
         return Threshold(value, "as given")
     if held_out is None:
         raise ValueError(f"no rows were held out from training to choose a threshold by {rule}; give a number")
-    p, is_positive = held_out.probabilities[:, positive], held_out.labels == positive
+    p, is_positive = positive_share(held_out.probabilities, positive), held_out.labels == positive
     if not is_positive.any() or is_positive.all():
         raise ValueError(f"the rows held out are all of one kind, which says nothing of {rule}; give a number")
     cuts = np.unique(p)
@@ -69,13 +76,8 @@ def choose_threshold(rule: str | float, held_out: HeldOut | None, positive: int)
 
 
 def threshold_weights(rule: str | float, held_out: HeldOut | None, positive: int, classes: int) -> np.ndarray:
-    """Return what the classes have to count so that a row is decided as positive from the threshold of a rule on: that of
-    the probability of the positive class beside the most probable other one, of two classes its probability."""
-    if held_out is not None:
-        own, others = held_out.probabilities[:, positive], np.delete(held_out.probabilities, positive, 1).max(1)
-        share = own / (own + others)
-        held_out = HeldOut(np.stack([1 - share, share], 1), (held_out.labels == positive).astype(int))
-    value = min(choose_threshold(rule, held_out, 1).value - 1e-6, 1.0)  # rows at the threshold are positive
+    """Return what the classes have to count so that a row is decided as positive from the threshold of a rule on."""
+    value = min(choose_threshold(rule, held_out, positive).value - 1e-6, 1.0)  # rows at the threshold are positive
     weights = np.full(classes, max(value, 0.0))
     weights[positive] = 1 - weights[positive]
     return weights

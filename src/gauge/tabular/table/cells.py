@@ -6,7 +6,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import date
+from datetime import date, timedelta
 from fractions import Fraction
 from operator import is_
 from typing import Any
@@ -175,6 +175,8 @@ def _plain_cell(value: Any) -> Any:
         return samples if samples.size >= MIN_SAMPLES else str(samples.tolist())  # as JSON has it
     if isinstance(value, bytes) and len(value) > 100:  # a file, whose start says of which kind it is
         return f"{value[:16]!r}, {len(value)} bytes, {zlib.crc32(value):08x}"
+    if isinstance(value, timedelta | np.timedelta64):
+        return str(pd.Timedelta(value))  # 0 days 06:00:00, as 6:00:00 is a time of day
     if isinstance(value, set | frozenset):  # whose order changes with every process
         value = sorted(value, key=str)
     return _plain_cell(str(list(value) if isinstance(value, tuple) else value))  # (5,) is not -5

@@ -18,15 +18,17 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile, ZipFile
 
+import numpy as np
 import pandas as pd
 
+from gauge.tabular.table.cells import cells_of
 from gauge.tabular.table.guard import warn
 from gauge.tabular.table.packed import check_unpacked, open_table
 from gauge.tabular.table.paths import LINES, SEPARATORS, SHEETS, kind, packing, table_files
 
 logger = logging.getLogger(__name__)
 
-# those of pandas without None, which is a level, such as that of alcohol
+# what is missing in every file: the words of pandas without None, which is a level, such as that of alcohol
 MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "<NA>", "#NA", "#N/A", "#N/A N/A"]
 MISSING += ["1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"]
 
@@ -64,6 +66,7 @@ def read_rows(table: Path, rows: int = sys.maxsize) -> Iterator[pd.DataFrame]:
                 first = part.columns if first is None else first
                 if len(other := first.symmetric_difference(part.columns)) and kind(path) not in LINES:
                     warn(f"{path} and {files[0]} do not have the same columns: {other[0]!r} is in one of them alone")
+                part = part if kind(path) in SEPARATORS else part.apply(_without_words)
                 part.index = pd.RangeIndex(start, start + len(part))
                 start += len(part)
                 yield part
@@ -88,6 +91,14 @@ def read_table_file(table: Path) -> pd.DataFrame:
 def with_types(table: Path, rows: pd.DataFrame) -> pd.DataFrame:
     """Rows of a table, with types where its files have none."""
     return rows.apply(_typed) if kind(table_files(table)[0]) in SEPARATORS else rows
+
+
+def _without_words(column: pd.Series) -> pd.Series:
+    """What pandas reads as missing in text is missing in other files, too: otherwise NA would be a class in some of them."""
+    if column.dtype.kind in "biufMm":
+        return column
+    words = np.array([isinstance(cell, str) and cell in MISSING for cell in cells_of(column)], bool)
+    return column.mask(words) if words.any() else column
 
 
 def _parts(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:

@@ -129,9 +129,17 @@ def labels_of(rows: Any, y: Any, count: int) -> pd.Series:
         frame = as_pandas(rows) if is_frame(rows) else pd.DataFrame()
         y = frame[pick({name: name for name in frame.columns}, y, "column with the labels")]
     y = as_labels(y)
+    warn_of_order(rows, y)
     labels = _as_column(y)
     check_count(labels, count)
     return labels
+
+
+def warn_of_order(rows: Any, y: Any) -> None:
+    """Warn where labels have the index of the rows in another order."""
+    if isinstance(y, pd.Series) and isinstance(rows, pd.DataFrame) and not y.index.equals(rows.index):
+        if set(y.index) == set(rows.index):
+            logger.warning("y and the table have the same index in different orders; labels are matched by position")
 
 
 def without_target(rows: Any, name: str) -> tuple[pd.DataFrame, pd.Series]:
