@@ -259,6 +259,19 @@ def test_a_value_of_a_wrong_type_is_one_problem_in_words_without_names_of_types(
     assert (status, answer["detail"]) == (422, [{"where": "rows.0.site", "problem": f"Input should be {types}"}])
 
 
+def test_spaces_around_names_do_not_matter_and_parameters_that_are_none_are_refused(client):
+    status, answer = client.predict({f" {name} ": value for name, value in ROW.items()})
+    assert (status, answer) == client.predict(ROW)
+    assert client("POST", "/predict?strict=true", {"rows": [ROW]})[0] == 200
+    for path, problem in (
+        ("/predict?covrage=0.9", "the parameter 'covrage' is none of coverage, by_class, strict; send"),
+        ("/predict?coverage=0.9&coverage=0.5", "the parameter 'coverage' is given twice; send each of them once"),
+        ("/explain?coverage=0.9", "the parameter 'coverage' is none of strict; send"),
+    ):
+        status, answer = client("POST", path, {"rows": [ROW]})
+        assert (status, problem in answer["detail"]) == (422, True), answer
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_body_gets_an_answer_and_the_server_goes_on(client, name):
     body, headers, expected, text = HOSTILE[name]

@@ -47,7 +47,9 @@ def test_images_of_16_and_32_bits_keep_their_range(tmp_path, pixels, name, expec
 def test_an_image_is_never_stretched_by_its_own_brightest_pixel(pixels, kept, caplog):
     _, observed = ImageColumn("scan", 16).encode(pd.Series([pixels], dtype=object, name="scan"))
     assert observed.tolist() == [kept]
-    assert ("; scale all images alike, to 0 to 1 (fractions), 0 to 255 (bytes) or 0 to 65,535" in caplog.text) is not kept
+    assert (
+        "; scale all images alike, to 0 to 1 (fractions), 0 to 255 (bytes) or 0 to 65,535" in caplog.text
+    ) is not kept
 
 
 def test_training_says_so_where_all_images_are_dark(caplog):

@@ -93,7 +93,7 @@ def predict(
         check_coverage(coverage)
     elif by_class:
         raise ValueError("--by-class is for prediction sets; add a coverage, for example --coverage 0.9")
-    options: dict[str, Any] = {"keep": keep or (), "coverage": coverage, "by_class": by_class}
+    options: dict[str, Any] = {"keep": [*dict.fromkeys(keep or ())], "coverage": coverage, "by_class": by_class}
     files: dict[str, Any] = {"device": device, "outside_images": outside_images}
     if ray and strict:
         raise ValueError("--strict looks at all rows together, and workers of --ray see parts; leave one of them out")

@@ -148,6 +148,9 @@ class RequestReader:
         """The values of a row in the order of the columns, and what is wrong with them."""
         if not isinstance(row, dict):
             return RowCells(), [_problem("", "should be an object with the values of a row by column")]
+        if not self.known.issuperset(row):  # spaces around names do not matter
+            own = {name.strip() for name in row if name not in self.known} - row.keys()
+            row = {(name.strip() if name.strip() in own else name): value for name, value in row.items()}
         known = {name: value for name, value in row.items() if name in self.names}
         extra = islice((item for item in row.items() if item[0] not in self.known), MAX_LISTED_PROBLEMS)
         try:
@@ -179,6 +182,15 @@ def read_promise(asked: Mapping[str, str]) -> Promise | None:
     except ValueError as error:
         raise RefusedError(422, f"coverage is {text[:20]!r}; give a share between 0 and 1, for example 0.9") from error
     return Promise(float(text), by_class)
+
+
+def check_parameters(asked: Sequence[tuple[str, str]], known: Sequence[str]) -> None:
+    """Refuse parameters that a route has not, and repeated ones: a misspelt coverage would be none."""
+    names = [name for name, _ in asked]
+    for name in names:
+        if name not in known or names.count(name) > 1:
+            wrong = "is given twice" if name in known else f"is none of {', '.join(known)}"
+            raise RefusedError(422, f"the parameter {shown(name)!r} {wrong}; send each of them once, at most")
 
 
 def read_switch(asked: Mapping[str, str], name: str) -> bool:

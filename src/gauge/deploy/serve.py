@@ -24,7 +24,15 @@ from gauge import __version__
 from gauge.deploy.batching import Batcher
 from gauge.deploy.connections import Connections
 from gauge.deploy.openapi import ROUTES, openapi
-from gauge.deploy.requests import Limits, RefusedError, RowCells, note_problems, read_promise, read_switch
+from gauge.deploy.requests import (
+    Limits,
+    RefusedError,
+    RowCells,
+    check_parameters,
+    note_problems,
+    read_promise,
+    read_switch,
+)
 from gauge.deploy.store import Loaded, Store
 
 logger = logging.getLogger(__name__)
@@ -50,6 +58,7 @@ class Service:
 
     async def predict(self, request: Request) -> Response:
         async def content(body: bytes) -> Content:
+            check_parameters(request.query_params.multi_items(), ("coverage", "by_class", "strict"))
             promise, loaded = read_promise(request.query_params), self.store.current
             rows = [(cells, promise) for cells in await _rows(loaded, body)]
             return {"predictions": await self.batcher.predict(loaded.predictions, rows)}
@@ -60,6 +69,7 @@ class Service:
         explained_rows = 8  # together, before predictions that wait have their turn
 
         async def content(body: bytes) -> Content:
+            check_parameters(request.query_params.multi_items(), ("strict",))
             loaded = self.store.current
             rows = await _rows(loaded, body)
             explanations: list[dict[str, Any]] = []

@@ -193,7 +193,11 @@ class Evaluation(Mapping[str, float]):
         chosen, by_missing, parts = "", self.by_missing.drop(columns="column", errors="ignore"), self.subgroups
         if self.threshold is not None:
             rows = self.predictions
-            share = "probability" if rows is None or len(rows.classes) == 2 else "share beside the most probable other class"
+            share = (
+                "probability"
+                if rows is None or len(rows.classes) == 2
+                else "share beside the most probable other class"
+            )
             chosen = f"{self.positive} from a {share} of {self.threshold.value:.3g} on ({self.threshold.chosen})."
         if len(parts):
             parts = parts.assign(part=parts["column"] + ": " + parts["part"]).drop(columns="column")

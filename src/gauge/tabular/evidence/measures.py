@@ -170,9 +170,9 @@ def divided(column: pd.Series) -> Parts:
     """Return the rows of each part by one column: a value, a quarter of its numbers, or those where it is missing."""
     known = column.notna()
     if pd.api.types.is_numeric_dtype(column) and column.nunique() > MAX_PARTS:
-        quarters = pd.qcut(column, 4, duplicates="drop")
-        spans: Any = quarters.cat.categories
-        parts = {f"{span.left:g} to {span.right:g}": quarters == span for span in spans}
+        quarter = pd.qcut(column, 4, labels=False, duplicates="drop")
+        quarters = [quarter == number for number in np.unique(quarter[known])]
+        parts = {f"{column[rows].min():g} to {column[rows].max():g}": rows for rows in quarters}
     else:
         texts = column.map("{:.12g}".format) if pd.api.types.is_float_dtype(column) else column.astype(str)
         frequent = sorted(texts[known].value_counts().index[:MAX_PARTS])

@@ -13,6 +13,7 @@ import pandas as pd
 
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.table.arrays import count_terms
+from gauge.tabular.table.cells import WORD
 from gauge.tabular.table.rows import Rows
 
 
@@ -125,7 +126,7 @@ def _fit(texts: np.ndarray) -> Any:
     """Words and pairs of words that occur in two texts or, where there are none, in one."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    options: dict[str, Any] = {"ngram_range": (1, 2), "max_features": 20_000, "token_pattern": r"(?u)\b\w+\b"}
+    options: dict[str, Any] = {"ngram_range": (1, 2), "max_features": 20_000, "token_pattern": WORD}
     try:
         return TfidfVectorizer(min_df=2, **options).fit(texts)
     except ValueError:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from gauge.registry import COLUMNS
-from gauge.tabular.table.cells import cells_of
+from gauge.tabular.table.cells import WORD, cells_of
 from gauge.tabular.table.columns import Cell, Column, Content, ImageFiles
 from gauge.tabular.table.guard import warn
 
@@ -163,7 +163,7 @@ def count_terms(texts: Iterable[str], vocabulary: Mapping[str, int]) -> tuple[np
     """
     counted = []
     for text in texts:
-        words = re.findall(r"\w+", text.lower())
+        words = re.findall(WORD, text.lower())
         terms = [*words, *map(" ".join, pairwise(words))]
         counted.append(Counter(vocabulary[term] for term in terms if term in vocabulary))
     longest = max((len(each) for each in counted), default=0) or 1

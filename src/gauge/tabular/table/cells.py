@@ -18,6 +18,9 @@ from gauge.tabular.table.dates import NUMERIC_TYPES
 
 MIN_SAMPLES = 8  # of an array that is kept as one; shorter ones are texts
 HIDDEN = "[\u200b-\u200d\u2060\ufeff\u00ad]"
+# characters of scripts without spaces between words: Thai, Lao, Khmer, Japanese and Chinese; each is read as a word
+SINGLE = "\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+WORD = rf"[{SINGLE}]|[^\W{SINGLE}]+"
 # in lower case
 MISSING = frozenset({"", ".", "?", "na", "n/a", "#n/a", "nan", "nat", "null", "unknown", "missing", "-", "--"})
 

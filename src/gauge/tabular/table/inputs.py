@@ -137,9 +137,9 @@ def labels_of(rows: Any, y: Any, count: int) -> pd.Series:
 
 def warn_of_order(rows: Any, y: Any) -> None:
     """Warn where labels have the index of the rows in another order."""
-    if isinstance(y, pd.Series) and isinstance(rows, pd.DataFrame) and not y.index.equals(rows.index):
-        if set(y.index) == set(rows.index):
-            logger.warning("y and the table have the same index in different orders; labels are matched by position")
+    both = isinstance(y, pd.Series) and isinstance(rows, pd.DataFrame)
+    if both and not y.index.equals(rows.index) and set(y.index) == set(rows.index):
+        logger.warning("y and the table have the same index in different orders; labels are matched by position")
 
 
 def without_target(rows: Any, name: str) -> tuple[pd.DataFrame, pd.Series]:

@@ -107,7 +107,9 @@ class Image(Content):
         if broken:
             self.report_unreadable(column, sorted(broken), broken[min(broken)], len(rows) if training else None)
         if training and observed.any() and 0 < (brightest := int(images.max())) < 64:
-            logger.warning("column %r: no pixel is brighter than %d of 255; scale all images alike", self.name, brightest)
+            logger.warning(
+                "column %r: no pixel is brighter than %d of 255; scale all images alike", self.name, brightest
+            )
         if training and max(sides) > self.side:
             logger.warning(
                 "column %r: images of up to %d pixels are shrunk to %d x %d; image_size= (--image-size) sets another size",

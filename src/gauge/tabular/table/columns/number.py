@@ -16,7 +16,7 @@ from scipy.special import ndtr, ndtri
 
 from gauge.tabular.table.cells import as_words, has_category_type, missing, plain_cells
 from gauge.tabular.table.columns import MAX_UNREADABLE, MIN_IDENTIFIERS, Cell, Guess, Question, ReadOptions
-from gauge.tabular.table.dates import DATES, TIMES, ZONED, as_clock
+from gauge.tabular.table.dates import DATES, TIMES, ZONED, as_clock, zone
 from gauge.tabular.table.guard import Limits, note_numbers
 from gauge.tabular.table.numbers import MAX_LOOKED_AT, Writing, are_codes, are_whole, is_named, typed_numbers
 
@@ -257,7 +257,9 @@ class Number(Cell):
             if self.writing.durations:
                 raise ValueError("is not a number with its unit; write it as 5 days")
             example = self.writing.example if self.writing.date in (TIMES, ZONED) else "2026-01-31"
-            raise ValueError(f"is not a {self.writing.noun}; write it as {example}")
+            zoned = self.writing.date not in (TIMES, ZONED) and not math.isnan(zone(text))
+            without = ", without its zone, as in training" if zoned else ""
+            raise ValueError(f"is not a {self.writing.noun}{without}; write it as {example}{' 14:35' * zoned}")
         return text
 
     def _read(self, column: pd.Series, training: bool) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from gauge.tabular.table.cells import as_words, has_category_type, missing, plain_cells, visible
+from gauge.tabular.table.cells import SINGLE, WORD, as_words, has_category_type, missing, plain_cells, visible
 from gauge.tabular.table.columns import Column, Content, Guess, ImageFiles, Part, ReadOptions
 from gauge.tabular.table.guard import WATCH, note, upper_share
 from gauge.tabular.table.numbers import MAX_LOOKED_AT, unread_numbers
@@ -92,7 +92,7 @@ class Text(Words):
     max_forms: ClassVar[int] = 20
     max_vocabulary: ClassVar[int] = 5000
     first_word: ClassVar[int] = 2  # number of a word; 0 is padding, 1 a word that training had not, or rarely
-    word: ClassVar[re.Pattern[str]] = re.compile(r"\w+|[^\w\s]")  # or a punctuation mark
+    word: ClassVar[re.Pattern[str]] = re.compile(rf"{WORD}|[^\w\s]")  # or a punctuation mark
 
     @classmethod
     def recognise(cls, values: pd.Series) -> Guess | None:
@@ -102,7 +102,7 @@ class Text(Words):
         if words.str.fullmatch(r"\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?").mean() > 0.9:
             return Guess("its values are UUIDs", ignored=True)
         different = words.nunique()
-        if different > 20 and words.str.count(r"\w+").mean() >= 3:  # fewer are categories
+        if different > 20 and words.str.count(rf"[{SINGLE}]{{1,2}}|[^\W{SINGLE}]+").mean() >= 3:  # fewer are categories
             return Guess()
         if different > 20 and _are_lists(words):
             return Guess("lists of words that recur")
