@@ -55,6 +55,19 @@ def test_the_kind_of_a_column_is_inferred_from_its_values(values, kind):
     assert infer_kind(pd.Series(values))[0] == kind
 
 
+def test_characters_of_scripts_without_spaces_are_words():
+    """A sentence was one word that nothing else had, and so an identifier."""
+    draw = np.random.default_rng(0)
+    common = list("的一是在不了有和人这中大为上个国我以要他")
+    rows = pd.DataFrame({"age": draw.normal(size=200), "ill": draw.integers(0, 2, 200)})
+    rows["note"] = [("头痛和发烧" if ill else "腹痛和恶心") + "".join(draw.choice(common, 12)) for ill in rows["ill"]]
+    model = GaugeClassifier(preset="fast", experts=["linear"], random_state=0, verbose=False).fit(rows[:120], "ill")
+    assert [column.kind for column in model.schema_.columns] == ["number", "text"]
+    assert model.score(rows[120:], "ill") > 0.95
+    names = pd.Series(["".join(draw.choice(list("王李张刘陈杨黄赵吴周"), 3)) for _ in range(200)])
+    assert infer_kind(names)[0] != "text"
+
+
 def test_nan_none_nat_blanks_and_words_for_unknown_are_missing_and_nothing_else_is():
     column = pd.Series([np.nan, None, pd.NaT, "", "  ", "NA", " ? ", "Unknown", 0, False, "x", "none"], dtype=object)
     assert missing(column).tolist() == [True] * 8 + [False] * 4

@@ -59,7 +59,9 @@ def test_a_saved_column_of_times_is_the_same_for_tables_rows_and_requests(caplog
     with pytest.raises(ValidationError, match="is not a time; write it as 14:35"):
         request.validate_python("20.5")
     visits = Number.from_column(pd.Series(pd.date_range("2020-01-01 10:05", periods=30, freq="31h").astype(str)))
-    with pytest.raises(ValidationError, match="not a date, without its zone, as in training; write it as 2026-01-31 14:35"):
+    with pytest.raises(
+        ValidationError, match="not a date, without its zone, as in training; write it as 2026-01-31 14:35"
+    ):
         TypeAdapter(visits.request_type(max_pixels=1)).validate_python("2022-05-01T10:00:00Z")
     with pytest.raises(ValueError, match=r"'2020-01-31' is a date, but the column held times in training; give times"):
         again.encode(pd.DataFrame({"departs": ["2020-01-31"] * 3, "late": 1}))
