@@ -131,6 +131,19 @@ def test_training_learns_and_preparing_weighs_on_validation_data_alone(train):
     assert_equal(dict(method.combination.state_dict()), weights)
 
 
+def test_preparing_after_a_loop_of_ones_own_changes_no_statistics_and_works_in_half_precision(train):
+    val = helpers.dataset("val", rows=60, seed=50)
+    one, other = plus().train(), plus().eval()
+    for method in (one, other):
+        method.prepare(train, val)
+        assert not method.training
+    assert_equal(one.state_dict(), other.state_dict())
+    half = plus().to(torch.bfloat16)
+    batch = val.batch(torch.arange(6))
+    inputs = {name: values.bfloat16() for name, values in batch.inputs.items()}
+    assert half.predict(replace(batch, inputs=inputs)).logits.isfinite().all()
+
+
 def test_a_step_encodes_once_and_the_network_sees_as_many_subsets_as_are_asked_for(batch):
     method = plus(subsets_per_step=3)
     encoded = helpers.count_calls(*method.encoder.encoders.values())

@@ -11,8 +11,9 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader
 
-from gauge import GaugePlusClassifier, TrainSettings, check_encoder, explain, export
+from gauge import ExportedClassifier, GaugePlusClassifier, TrainSettings, check_encoder, explain, export
 from gauge.data import gather
+from gauge.data.mapped import read_dataset, write_dataset
 
 SETTINGS = TrainSettings(epochs=6, batch_size=32, learning_rate=5e-3, selection=("complete",))
 
@@ -276,6 +277,45 @@ def test_one_module_for_two_modalities_is_shared_and_frozen_parts_stay_as_they_a
 
 
 @unchecked()
+def test_a_missing_modality_is_evaluated_on_samples_that_have_another(tmp_path):
+    labels, draw = torch.arange(200) % 2, torch.Generator().manual_seed(0)
+    knows, noise = torch.randn(200, 3, generator=draw) + 6 * labels[:, None] - 3, torch.randn(200, 3, generator=draw)
+    noise[torch.randperm(200, generator=draw)[:120]] = torch.nan
+    data, settings = gather({"knows": knows, "noise": noise}, labels), TrainSettings(epochs=5)
+    model = GaugePlusClassifier({"knows": "mlp", "noise": "mlp"}, [0, 1], settings=settings, verbose=False).fit(data)
+    lines = model.evaluate(data)
+    assert lines["samples"].tolist() == [200, 80, 200]
+    assert lines["accuracy"]["missing=noise"] > 0.95
+    assert lines["accuracy"]["missing=knows"] < 0.7, "samples without the noise kept what they know"
+    alone = model.evaluate(gather({"knows": knows}, labels))
+    assert alone["samples"].tolist() == [200, 0, 200]
+    assert np.isnan(alone["accuracy"]["missing=knows"])
+    with pytest.raises(ValueError, match="a dataset in files has no masks of its own"):
+        write_dataset(str(tmp_path / "files"), [replace(data, masks={"eta=0.5": data.observed})])
+    write_dataset(str(tmp_path / "files"), [data])
+    assert read_dataset(str(tmp_path / "files")).fingerprint == data.fingerprint
+    for rows in ([], [200], [-1], 5, torch.ones(200, dtype=torch.bool), [0.5]):
+        with pytest.raises(ValueError, match=r"take\(\) needs a list of numbers of samples, from 0 to 199, not "):
+            data.take(rows)
+
+
+@unchecked()
+def test_the_graph_of_a_network_is_not_served_as_that_of_a_table(tmp_path):
+    data = gather({"image": torch.rand(20, 1, 8, 8)}, torch.arange(20) % 2)
+    settings = TrainSettings(epochs=1)
+    with pytest.raises(ValueError, match=r"side 8 is too small for 3 halvings and a pool; give fewer channels than \("):
+        GaugePlusClassifier({"image": "conv_grid"}, [0, 1], settings=settings, verbose=False).fit(data)
+    encoder = ("conv_grid", {"channels": (8, 16)})
+    model = GaugePlusClassifier({"image": encoder}, [0, 1], settings=settings, verbose=False).fit(data)
+    export(model, tmp_path / "model.onnx")
+    with pytest.raises(ValueError, match="model.onnx has no table to read, as that of a GaugePlus; run it by onnxrun"):
+        ExportedClassifier(tmp_path / "model.onnx")
+    with pytest.raises(ValueError, match="'image' goes up to 255, in training from 0 to 1; scale it alike, or give"):
+        model.predict(gather({"image": torch.full((3, 1, 8, 8), 255.0)}))
+    model.predict(gather({"image": torch.full((3, 1, 8, 8), 1.2)}))
+
+
+@unchecked()
 def test_a_recurrent_encoder_is_exported_and_a_sample_of_which_nothing_is_known_has_no_prediction(tmp_path):
     class Recurrent(nn.Module):
         def __init__(self):
@@ -321,7 +361,7 @@ def test_predictions_are_labels_as_they_were_given(labels, tmp_path):
 @unchecked()
 def test_a_classifier_that_cannot_be_trained_says_why():
     encoders, data = {"scan": "mlp"}, gather({"scan": torch.ones(4, 3)}, [0, 1, 0, 1])
-    for classes in (2, "ab", ["a"], ["a", "a"]):
+    for classes in (2, "ab", ["a"], ["a", "a"], {"a", "b"}, {"a": 0, "b": 1}, ["a", None]):
         with pytest.raises(ValueError, match="classes are the names of two classes or more, each once, not "):
             GaugePlusClassifier(encoders, classes)
     for wrong in ({"encoders": ["mlp"]}, {"encoders": encoders, "settings": {"epochs": 1}}):

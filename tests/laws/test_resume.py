@@ -146,5 +146,13 @@ def test_a_folder_of_another_run_is_not_continued(tmp_path):
         fit(any_subset(), dataset("train", rows=16, seed=1), settings=settings, folder=tmp_path)
     with pytest.raises(ValueError, match="belongs to a run with other data; use another folder"):  # another val
         fit(any_subset(), dataset("train", rows=16), dataset("val", rows=16), settings=settings, folder=tmp_path)
+    method = any_subset()
+    before = {name: values.clone() for name, values in method.state_dict().items()}
+    with pytest.raises(ValueError, match="belongs to a run with other data"):
+        fit(method, dataset("train", rows=16, seed=2), settings=settings, folder=str(tmp_path))
+    assert_equal(dict(method.state_dict()), before)
+    part = dataset("val", rows=16).without_labels(torch.arange(16) < 3)
+    with pytest.raises(ValueError, match="3 of 16 validation samples have no label, and AnySubset learns from labels"):
+        fit(any_subset(), dataset("train", rows=16), part, settings=settings)
     with pytest.raises(ValueError, match="belongs to a run with other code; use another folder"):
         fit(any_subset(), dataset("train", rows=16), settings=settings, folder=tmp_path, code="changed since")

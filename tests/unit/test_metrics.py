@@ -105,3 +105,19 @@ def test_copies_of_a_sample_are_no_more_evidence_than_the_sample_if_they_are_gro
     assert p_value == pytest.approx(metric.paired(first, second, labels, None)[0], abs=0.15)
     assert metric.paired(first[copies], second[copies], labels[copies], groups)[0] == pytest.approx(p_value)
     assert metric.paired(first[copies], second[copies], labels[copies], None)[0] < 0.6 * p_value
+
+
+def test_intervals_of_groups_of_mixed_classes_are_as_wide_as_their_scores_vary():
+    """They were drawn within the class of their first sample, and ten groups of ten classes had no width at all."""
+    draw, covered = np.random.default_rng(0), []
+    for _ in range(60):
+        easy = np.repeat(draw.random(12), 6)  # a group is easy or hard as a whole
+        labels = np.tile(np.arange(6), 12)
+        right = draw.random(72) < easy
+        probabilities = np.eye(6)[np.where(right, labels, (labels + 1) % 6)]
+        low, high = metrics.ACCURACY.interval(probabilities, labels, groups=np.arange(72) // 6)
+        covered.append(low <= 0.5 <= high)
+        assert high - low > 0.05
+    assert np.mean(covered) > 0.8
+    single = metrics.ACCURACY.interval(probabilities, np.arange(72) // 6 % 6, groups=np.arange(72) // 6)
+    assert single[0] < single[1], "groups of one class each, two of each class"

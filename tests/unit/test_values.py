@@ -103,7 +103,11 @@ def test_a_dataset_that_does_not_line_up_is_refused(inputs, labels, observed, me
 def test_settings_round_trip_through_yaml_and_refuse_what_they_do_not_know(tmp_path):
     settings = TrainSettings(epochs=3, selection=("complete", "eta=0.8"), learning_rate=3e-4)
     settings.save(tmp_path / "settings.yaml")
-    assert TrainSettings.load(tmp_path / "settings.yaml") == settings
+    loaded = TrainSettings.load(tmp_path / "settings.yaml")
+    assert loaded == settings
+    assert loaded.model_fields_set == settings.model_fields_set, (
+        "what was not given is for GaugePlusClassifier to choose"
+    )
     (tmp_path / "wrong.yaml").write_text("epochs: -1\nlearning_rat: 0.1\n")
     with pytest.raises(ValueError, match="epochs: .* equal to 0, not -1; .* 'learning_rat'; did you mean"):
         TrainSettings.load(tmp_path / "wrong.yaml")

@@ -149,6 +149,10 @@ class Dataset:
         [0, 0]
         """
         rows = torch.as_tensor(rows, device=self.device)
+        numbers = rows.ndim == 1 and not rows.is_floating_point() and rows.dtype != torch.bool
+        if not numbers or not ((rows >= 0) & (rows < len(self))).all():
+            given = str(rows.tolist())[:80]
+            raise ValueError(f"take() needs a list of numbers of samples, from 0 to {len(self) - 1}, not {given}")
         inputs = {name: self._at(values, rows) for name, values in self.inputs.items()}
         observed = {name: self._at(flags, rows) for name, flags in self.observed.items()}
         groups = None if self.groups is None else self.groups.to(self.device)[rows]

@@ -17,7 +17,7 @@ from gauge.data.files import write_text
 METADATA_FILE = "dataset.json"
 
 
-def write_dataset(folder: Path, parts: Iterable[Dataset]) -> None:
+def write_dataset(folder: str | Path, parts: Iterable[Dataset]) -> None:
     """Write a split that arrives in parts, each of them in memory. A complete folder is not written again; if several
     processes write to the same folder, only one of them does the work.
 
@@ -28,6 +28,7 @@ def write_dataset(folder: Path, parts: Iterable[Dataset]) -> None:
     ...     print(len(read_dataset(Path(folder))))
     6
     """
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "lock"), ExitStack() as files:
         if (folder / METADATA_FILE).exists():
@@ -35,6 +36,10 @@ def write_dataset(folder: Path, parts: Iterable[Dataset]) -> None:
         metadata: dict[str, Any] = {}
         rows = 0
         for part in parts:
+            if part.masks:
+                raise ValueError(
+                    "a dataset in files has no masks of its own; write dataclasses.replace(data, masks={})"
+                )
             tensors = _tensors(part)
             forms = [[*name, str(tensor.dtype), list(tensor.shape[1:])] for name, tensor in tensors.items()]
             if metadata and forms != metadata["tensors"]:
@@ -56,9 +61,9 @@ def write_dataset(folder: Path, parts: Iterable[Dataset]) -> None:
         write_text(folder / METADATA_FILE, json.dumps(metadata | {"rows": rows}) + "\n")
 
 
-def read_dataset(folder: Path, device: torch.device | str = "cpu") -> Dataset:
+def read_dataset(folder: str | Path, device: torch.device | str = "cpu") -> Dataset:
     """The split that `write_dataset` wrote; its batches are made on the device."""
-    path = folder / METADATA_FILE
+    path = (folder := Path(folder)) / METADATA_FILE
     if not path.is_file():
         raise ValueError(f"{folder} holds no dataset (it has no {METADATA_FILE}); write one with write_dataset")
     metadata = json.loads(path.read_text(encoding="utf-8"))

@@ -157,6 +157,8 @@ class ExportedClassifier(TableClassifier):
             metadata = None
         if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
             raise ValueError(f"{path} is not an exported classifier; give a file that `gauge export` wrote")
+        if "classes" not in metadata:
+            raise ValueError(f"{path} has no table to read, as that of a GaugePlus; run it by onnxruntime, on arrays")
         try:
             self._describe(validated(ExportDescription, metadata))
             blank = dict.fromkeys(self._required)

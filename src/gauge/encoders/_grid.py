@@ -24,7 +24,9 @@ class Grid(Encoder):
         self.width, self.stride = width, 2 ** (len(channels) + 1)
         self.units = (trunk_sides(square_side(shape), len(channels))[-1] // 2) ** 2
         if not self.units:
-            raise ValueError(f"side {shape[1]} is too small for {len(channels)} halvings and a pool; use fewer")
+            raise ValueError(
+                f"side {shape[1]} is too small for {len(channels)} halvings and a pool; give fewer channels than {channels}"
+            )
         self.trunk = self.make_trunk((shape[0], *channels))
         self.read_out = nn.Sequential(nn.Conv2d(channels[-1], width, 1), Halve())
 

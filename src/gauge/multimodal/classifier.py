@@ -1,7 +1,7 @@
 """GaugePlusClassifier: a classifier of samples with several modalities, any of them missing."""
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from copy import deepcopy
 from dataclasses import replace
 from itertools import combinations
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
 from gauge.encoders import FlatTable, OwnEncoder, WithWhole
-from gauge.masks import Complete, Corruption, Missing
+from gauge.masks import Complete, Corruption, Missing, parse_protocol
 from gauge.multimodal.explanation import MAX_SUBSETS, explain_effects
 from gauge.nn.attention import Transformer
 from gauge.nn.tabular import by_cell
@@ -128,11 +128,11 @@ class GaugePlusClassifier:
         settings = TrainSettings.parse(selected | own, "settings")
         if trust and not settings.corrupt:
             settings = settings.model_copy(update={"corrupt": Corruption(swapped=0.2)})
-        given = classes if isinstance(classes, Iterable) and not isinstance(classes, str) else ()
+        given = classes if isinstance(classes, Iterable) and not isinstance(classes, str | Mapping | Set) else ()
         names = [each.item() if isinstance(each, np.generic) else each for each in given]
-        if not all(isinstance(each, int) for each in names):  # True and False, too
+        if {*map(type, names)} not in ({int}, {bool}) and None not in names:
             names = list(map(str, names))
-        if len({*names}) < max(2, len(names)):
+        if len({*names}) < max(2, len(names)) or None in names:
             raise ValueError(f"classes are the names of two classes or more, each once, not {classes!r}")
         self.modules = {name: each for name, each in encoders.items() if not isinstance(each, str | tuple)}
         named = {name: _named(each) for name, each in encoders.items()}
@@ -291,12 +291,13 @@ class GaugePlusClassifier:
         Returns
         -------
         DataFrame
-            A line for each protocol, with `accuracy`, the ends `low` and `high` of its interval, and `log_loss`.
+            A line for each protocol, with `accuracy`, the ends `low` and `high` of its interval, `log_loss`, and the number
+            of `samples`: those that have another modality than the missing ones.
 
         Examples
         --------
-        >>> model.evaluate(data).index.tolist()
-        ['complete', 'missing=scan', 'missing=blood']
+        >>> model.evaluate(data)["samples"]["missing=scan"], len(model.evaluate(data))
+        (40, 3)
         """
         self._check_samples(data, labelled=True)
         names, data = list(self.description.shapes), self._on_device(data)
@@ -304,11 +305,18 @@ class GaugePlusClassifier:
         every = [str(Complete()), *(str(Missing(some)) for count in counts for some in combinations(names, count))]
         lines = {}
         for protocol in every if missing is None else [missing] if isinstance(missing, str) else missing:
-            result = predict_split(self.module_, data, protocol)
-            low, high = result.interval(ACCURACY)
-            loss = log_loss(result.probabilities, result.labels)
-            lines[protocol] = {"accuracy": result.score(ACCURACY), "low": low, "high": high, "log_loss": loss}
-        return pd.DataFrame(lines).T
+            hidden = getattr(parse_protocol(protocol), "modalities", ())
+            flags = [each.reshape(len(data), -1).any(1) for name, each in data.observed.items() if name not in hidden]
+            rows = torch.stack(flags).any(0).nonzero()[:, 0] if flags else torch.arange(0)
+            lines[protocol] = dict.fromkeys(("accuracy", "low", "high", "log_loss"), float("nan")) | {
+                "samples": len(rows)
+            }
+            if len(rows):
+                result = predict_split(self.module_, data if len(rows) == len(data) else data.take(rows), protocol)
+                low, high = result.interval(ACCURACY)
+                loss = log_loss(result.probabilities, result.labels)
+                lines[protocol] |= {"accuracy": result.score(ACCURACY), "low": low, "high": high, "log_loss": loss}
+        return pd.DataFrame(lines).T.astype({"samples": int})
 
     def explain(self, data: Dataset, *, columns: Mapping[str, Sequence[str]] | None = None) -> Explanation:
         """Return what each modality, and each cell or part of it, did for the prediction of every sample: exact effects, in
@@ -507,6 +515,12 @@ class GaugePlusClassifier:
                 f"{name!r} has {values.dtype} values but was trained on {known}, and bytes are read as numbers from 0 to 1; "
                 f"convert them to {known}"
             )
+        if name in self.description.scaled and values.ndim == 4 and values.is_floating_point() and not comparable:
+            most = values[observed].max()
+            if most > 2:  # what a change of brightness does not reach
+                raise ValueError(
+                    f"{name!r} goes up to {most:g}, in training from 0 to 1; scale it alike, or give bytes"
+                )
         if "cardinalities" in options:
             sizes = torch.tensor(options["cardinalities"])
             code = (values >= 0) & (values < sizes) & (values == values.round())

@@ -93,7 +93,7 @@ class Combination(nn.Module):
 
 
 def _weights(present: Tensor, share: Tensor, offset: Tensor, slope: Tensor) -> Tensor:
-    return torch.where(present, (offset + share @ slope.T).exp(), 0.0)
+    return torch.where(present, (offset + share.to(slope.dtype) @ slope.T).exp(), 0.0)
 
 
 def _evidence(logits: Tensor, trust: Tensor | None, prior: Tensor | None) -> Tensor:

@@ -226,7 +226,7 @@ class GaugePlus(Prepared):
         self.finished = True
         if val is None:
             return
-        self.to(val.device)
+        self.to(val.device).eval()
         rows = validation_rows(train, val)
         if self.trust is not None:
             self._calibrate(self.trust, val, rows)

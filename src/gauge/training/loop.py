@@ -57,7 +57,7 @@ def fit(
     val: Dataset | None = None,
     *,
     settings: TrainSettings,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
     on_epoch: Callable[[Epoch], object] = lambda epoch: None,
     code: str = "",
     record: bool = True,
@@ -109,7 +109,8 @@ def fit(
     if method.is_trainable:
         _check(method, train, val, settings)
         with provisional(method):
-            progress = _train(method, train, val, settings, folder=folder, on_epoch=on_epoch, code=code, record=record)
+            files = None if folder is None else Path(folder)
+            progress = _train(method, train, val, settings, folder=files, on_epoch=on_epoch, code=code, record=record)
     method.eval()
     if isinstance(method, Method):
         method.prepare(train, val)
@@ -173,11 +174,12 @@ def _check(method: Trainable, train: Dataset, val: Dataset | None, settings: Tra
         raise ValueError(f"settings select by {selection} but no validation split was given")
     if selection and not isinstance(method, Method):
         raise ValueError(f"{name} makes no predictions, so no epoch can be selected; leave selection empty")
-    if method.needs_labels and not bool(train.labelled.all()):
-        raise ValueError(
-            f"{int((~train.labelled).sum())} of {len(train)} training samples have no label, and {name} learns from labels; "
-            "train.take() the others, or pre-train or distil a model with these"
-        )
+    for data, role in ((train, "training"), (val, "validation")):
+        if method.needs_labels and data is not None and not bool(data.labelled.all()):
+            raise ValueError(
+                f"{int((~data.labelled).sum())} of {len(data)} {role} samples have no label, and {name} learns from labels; "
+                "take() the others, or pre-train or distil a model with these"
+            )
     if method.looks_across_batch and (size == 1 or len(train) % size == 1):
         batches = f"{len(train)} samples in batches of {size}"
         raise ValueError(f"{name} compares samples, but {batches} leave one alone; set another batch_size")
@@ -314,7 +316,6 @@ class _Saver:
         for name, tensor in tensors.items():
             part, _, rest = name.partition(".")
             parts[part][rest] = tensor
-        load_into(self.method, parts["model"], path)
         if metadata["run"] != self.run:
             saved, run = metadata["run"], self.run
             before, now = saved["settings"], run["settings"]
@@ -323,6 +324,7 @@ class _Saver:
             raise ValueError(
                 f"{path} belongs to a run with other {', '.join(changed)}; use another folder or delete it"
             )
+        load_into(self.method, parts["model"], path)
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in parts["optimizer"].items():
             number, slot = name.split(".")

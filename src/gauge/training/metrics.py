@@ -267,8 +267,8 @@ METRICS = {metric.name: metric for metric in (ACCURACY, AUC)}
 
 
 def bootstrap_at_once(score: OfRows, labels: np.ndarray, groups: Groups = None) -> np.ndarray:
-    """The score of each of `RESAMPLES` resamples, as a function of the rows of several, which are drawn within each class.
-    Groups are drawn as a whole: their resamples may differ in length, and come one by one."""
+    """The score of each of `RESAMPLES` resamples, as a function of the rows of several, which are drawn within each class,
+    or groups as a whole: their resamples may differ in length, and come one by one."""
     # 30,000 rows of resamples are scored at once
     count = 1 if groups is not None else max(1, 30_000 // max(len(labels), 1))
     drawn = _resamples(labels, groups)
@@ -278,24 +278,26 @@ def bootstrap_at_once(score: OfRows, labels: np.ndarray, groups: Groups = None) 
 
 def quantiles(values: np.ndarray | list[float]) -> np.ndarray:
     """The limits of the 95 % interval of resampled values, along the first axis."""
-    return np.quantile(values, (0.025, 0.975), axis=0)
+    return np.nanquantile(values, (0.025, 0.975), axis=0)
 
 
 def _resamples(labels: np.ndarray, groups: Groups = None) -> Iterator[np.ndarray]:
-    """The rows of each bootstrap resample, drawn within each class with a fixed seed. Groups are drawn as a whole, within
-    the class of their first sample."""
+    """The rows of each bootstrap resample, drawn within each class with a fixed seed. Groups are drawn as a whole and from
+    all classes: strata of few groups would hide how these vary."""
     draw = np.random.default_rng(0)
     if groups is None:
-        classes = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+        strata = [np.flatnonzero(labels == label) for label in np.unique(labels)]
         for _ in range(RESAMPLES):
-            yield np.concatenate([rows[draw.integers(len(rows), size=len(rows))] for rows in classes])
+            yield np.concatenate([rows[draw.integers(len(rows), size=len(rows))] for rows in strata])
         return
-    _, first, number, counts = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
-    members = np.split(np.argsort(number, kind="stable"), np.cumsum(counts)[:-1])
-    classes = [np.flatnonzero(labels[first] == label) for label in np.unique(labels[first])]
+    _, number, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    members, classes = np.split(np.argsort(number, kind="stable"), np.cumsum(counts)[:-1]), len(np.unique(labels))
     for _ in range(RESAMPLES):
-        chosen = np.concatenate([rows[draw.integers(len(rows), size=len(rows))] for rows in classes])
-        yield np.concatenate([members[group] for group in chosen])
+        for _ in range(20):  # some have no sample of a class, and so no AUC
+            rows = np.concatenate([members[group] for group in draw.integers(len(members), size=len(members))])
+            if len(np.unique(labels[rows])) == classes:
+                break
+        yield rows
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:

@@ -68,7 +68,7 @@ class Settings(BaseModel):
         return cls.parse(read_yaml(Path(path)), str(path))
 
     def save(self, path: str | Path) -> None:
-        """Write the settings to a YAML file.
+        """Write the settings that were given to a YAML file; all others have their defaults when it is read.
 
         Parameters
         ----------
@@ -79,7 +79,7 @@ class Settings(BaseModel):
         --------
         >>> TrainSettings(epochs=3).save("settings.yaml")
         """
-        write_text(Path(path), yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
+        write_text(Path(path), yaml.safe_dump(self.model_dump(mode="json", exclude_unset=True), sort_keys=False))
 
 
 def _mistake(settings: type[BaseModel], error: Mapping[str, Any]) -> str:
