@@ -18,10 +18,8 @@ UNLABELLED = -1  # the label of a sample that has none
 
 
 def as_values(stored: Tensor) -> Tensor:
-    """Bytes as numbers from 0 to 1, and numbers of any precision in single precision; whole numbers unchanged."""
-    if stored.dtype == torch.uint8:
-        return stored.float() / 255
-    return stored.float() if stored.is_floating_point() else stored
+    """Bytes as numbers from 0 to 1; other tensors unchanged."""
+    return stored.float() / 255 if stored.dtype == torch.uint8 else stored
 
 
 @dataclass(frozen=True, repr=False)

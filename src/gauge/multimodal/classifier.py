@@ -50,7 +50,7 @@ class Description(Settings):
     trust: bool
     settings: TrainSettings
     shapes: dict[str, tuple[int, ...]] = Field(default_factory=dict)  # known after `fit`
-    dtypes: dict[str, Literal["float32", "float64", "uint8", "int32", "int64"]] = Field(default_factory=dict)
+    dtypes: dict[str, Literal["float32", "uint8", "int32", "int64"]] = Field(default_factory=dict)
     by_cell: tuple[str, ...] = ()  # tables with blank cells in training, which have a flag for each
     scaled: tuple[str, ...] = ()  # modalities whose values were from 0 to 1 in training, as those of bytes are
     history: list[dict[str, Any]] = Field(default_factory=list)  # of training, an entry for each epoch
@@ -208,6 +208,7 @@ class GaugePlusClassifier:
 
     def _trained(self, train: Dataset, val: Dataset) -> tuple[GaugePlus, list[dict[str, Any]]]:
         """The network and the history of its training; what is known of the samples is then in the description."""
+        train, val = _single(train), _single(val)
         dtypes = {name: str(values.dtype).removeprefix("torch.") for name, values in train.inputs.items()}
         scaled = tuple(name for name, flags in train.observed.items() if _within_one(train.inputs[name], flags))
         by_cell = [
@@ -483,6 +484,7 @@ class GaugePlusClassifier:
     def _on_device(self, data: Dataset, module: GaugePlus | None = None) -> Dataset:
         """The samples for the module, in the order of training; of modalities that they do not have, nothing is observed."""
         self._check_samples(data)
+        data = _single(data)
         reader, shapes = (module or self.module_).encoder, self.description.shapes
         wrong = {name: shape for name, shape in data.shapes.items() if shapes.get(name) != shape}
         if wrong:
@@ -546,6 +548,12 @@ def _named(encoder: str | tuple[str, Mapping[str, Any]] | nn.Module) -> tuple[st
     if not isinstance(encoder, str | tuple):
         return "", {}
     return (encoder, {}) if isinstance(encoder, str) else (encoder[0], dict(*encoder[1:]))
+
+
+def _single(data: Dataset) -> Dataset:
+    """The samples with numbers in single precision, as networks read them."""
+    double = {name: values.float() for name, values in data.inputs.items() if values.dtype == torch.float64}
+    return replace(data, inputs={**data.inputs, **double}) if double else data
 
 
 def _within_one(values: Tensor, observed: Tensor) -> bool:
