@@ -39,7 +39,8 @@ def main() -> None:
 
 
 def _stop(*_: object) -> None:
-    print("gauge: stopped; run the same command again to continue", file=sys.stderr)
+    again = "" if "serve" in sys.argv[1:2] else "; run the same command again to continue"
+    print(f"gauge: stopped{again}", file=sys.stderr)
     sys.exit(130)
 
 

@@ -297,8 +297,8 @@ class GaugePlusClassifier:
 
         Examples
         --------
-        >>> model.evaluate(data)["samples"]["missing=scan"], len(model.evaluate(data))
-        (40, 3)
+        >>> model.evaluate(data)["samples"].to_dict()
+        {'complete': 40, 'missing=scan': 40, 'missing=blood': 40}
         """
         self._check_samples(data, labelled=True)
         names, data = list(self.description.shapes), self._on_device(data)
