@@ -157,7 +157,7 @@ class ExportedClassifier(TableClassifier):
             metadata = None
         if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
             raise ValueError(f"{path} is not an exported classifier; give a file that `gauge export` wrote")
-        if "classes" not in metadata:
+        if not {"classes", "columns"} & metadata.keys():
             raise ValueError(f"{path} has no table to read, as that of a GaugePlus; run it by onnxruntime, on arrays")
         try:
             self._describe(validated(ExportDescription, metadata))

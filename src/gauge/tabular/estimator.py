@@ -772,8 +772,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     ) -> dict[str, Any]:
         """Train these experts, and trust; return what a fitted classifier keeps of that."""
         schema = prepared.task.rows.schema
-        chooses = self.class_weight is None and self.metric not in PROBABLE
-        if chooses:
+        if chooses := self.class_weight is None and self.metric not in PROBABLE:
             check_metric(self.metric, len(class_weight))
         # BLAS has threads of its own, which wait for each other beside another busy process
         with self._progress(on_epoch) as report, self._threads(schema), threadpool_limits(num_threads() or None):
@@ -782,9 +781,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             prior = prepared.data.prior(prepared.every[: len(task.rows)])
             result = fit_ensemble(task, experts, prior=prior, validation=self.validation)
             learned = learn_from_held_out(*result.validated, trust, task=task)
-        weights = np.array(class_weight)
-        if chooses and learned.predictions is not None:
-            weights = score_weights(self.metric, learned.predictions)
+        known = learned.predictions if chooses else None
+        weights = np.array(class_weight) if known is None else score_weights(self.metric, known)
         return {
             "schema": schema,
             "ensemble": result.ensemble,
