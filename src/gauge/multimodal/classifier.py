@@ -524,7 +524,7 @@ class GaugePlusClassifier:
                     f"{name!r} goes up to {most:g}, in training from 0 to 1; scale it alike, or give bytes"
                 )
         if "cardinalities" in options:
-            sizes = torch.tensor(options["cardinalities"])
+            sizes = torch.tensor(options["cardinalities"], device=values.device)
             code = (values >= 0) & (values < sizes) & (values == values.round())
             for row, column in (by_cell(observed, values) & (sizes > 1) & ~code).nonzero()[:1].tolist():
                 raise ValueError(

@@ -109,8 +109,7 @@ def fit(
     if method.is_trainable:
         _check(method, train, val, settings)
         with provisional(method):
-            files = None if folder is None else Path(folder)
-            progress = _train(method, train, val, settings, folder=files, on_epoch=on_epoch, code=code, record=record)
+            progress = _train(method, train, val, settings, folder=folder, on_epoch=on_epoch, code=code, record=record)
     method.eval()
     if isinstance(method, Method):
         method.prepare(train, val)
@@ -124,7 +123,7 @@ def _train(
     val: Dataset | None,
     settings: TrainSettings,
     *,
-    folder: Path | None,
+    folder: str | Path | None,
     on_epoch: Callable[[Epoch], object],
     code: str,
     record: bool,
@@ -285,9 +284,10 @@ class _Saver:
     """Saves the state of training to a folder, as one file that is replaced as a whole, and continues from it."""
 
     def __init__(
-        self, folder: Path | None, method: Trainable, optimizer: torch.optim.Optimizer, run: dict[str, Any]
+        self, folder: str | Path | None, method: Trainable, optimizer: torch.optim.Optimizer, run: dict[str, Any]
     ) -> None:
-        self.folder, self.method, self.optimizer, self.run = folder, method, optimizer, run
+        self.folder = None if folder is None else Path(folder)
+        self.method, self.optimizer, self.run = method, optimizer, run
         self.saved_epoch, self.saved_at = 0, time.monotonic()
         self.large = sum(tensor.nbytes for tensor in method.state_dict().values()) > MAX_BYTES_SAVED_EACH_EPOCH
 
