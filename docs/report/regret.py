@@ -20,6 +20,7 @@ ROWS = {
     "simmlm": "SimMLM",
     "gauge_plus": "GAUGE+",
 }
+CHANCE_AT_MOST = 52  # per cent; of two classes as often as each other, 2,000 test samples
 RUNS = ("regret", "regret256")  # the runs of a benchmark that are in the table
 
 
@@ -83,18 +84,21 @@ def regret_sentence() -> str:
     found = {ROWS[row]: each for row, each in regrets(scores).items()}
     plus, votes, joint = (found[name] for name in ("GAUGE+", "separate, weighted votes", "joint"))
     others = [each for name, each in found.items() if name != "GAUGE+"]
-    if plus.mean > min(each.mean for each in others) or plus.worst > min(each.worst for each in others):
+    next_mean, next_worst = min(each.mean for each in others), min(each.worst for each in others)
+    if plus.mean > next_mean or plus.worst > next_worst:
         raise ValueError("GAUGE+ has no longer the smallest mean and worst regret; rewrite the sentence of the README")
     where = {name: max(each.benchmarks, key=each.benchmarks.__getitem__) for name, each in found.items()}
     if (where["separate, weighted votes"], where["joint"]) != ("polysum", "celeba_match"):
         raise ValueError("separate or joint training is worst elsewhere; rewrite the sentence of the README")
+    runs = scores["celeba_match"]["complete"]["gauge_plus:gauge_plus-no-heads"].values()
     return (
         "**GAUGE+** trains one network on all modalities and a classifier for each alone, and combines them. "
         f"Of the {len(found)} ways of training that were compared on {len(scores)} benchmarks it is nearest to the best, "
-        f"on average ({plus.mean:.1f} points behind) and at worst ({plus.worst:.1f}). A vote of separate classifiers is "
-        f"{votes.worst:.0f} points behind where evidence has to be put together, joint training "
-        f"{joint.benchmarks['polymnist/regret256']:.1f} where labels are few and {joint.worst:.1f} where it learned nothing "
-        "in one of three runs. [Results](docs/results-gauge-plus.md).\n"
+        f"on average ({plus.mean:.1f} points behind, the next {next_mean:.1f}) and at worst ({plus.worst:.1f}, the next "
+        f"{next_worst:.1f}). A vote of separate classifiers is {votes.worst:.0f} points behind where evidence has to be put "
+        f"together, joint training {joint.benchmarks['polymnist/regret256']:.1f} where labels are few and {joint.worst:.1f} "
+        f"where {sum(score < CHANCE_AT_MOST for score in runs)} of {len(runs)} runs learned nothing. "
+        "[Results](docs/results-gauge-plus.md).\n"
     )
 
 
