@@ -117,9 +117,10 @@ class Method(Trainable):
     def predict(self, batch: Batch) -> Prediction:
         raise NotImplementedError(f"{type(self).__name__} has no predict(batch)")
 
-    def validate(self, train: Any, val: Any) -> None:
+    def validate(self, train: Any, val: Any) -> dict[str, float]:
         """Called before every training epoch, with the training and the validation split, for what validation samples decide
-        while a method trains."""
+        while a method trains; returns what the history records of it beside the losses."""
+        return {}
 
     def prepare(self, train: Any, val: Any = None) -> None:
         """Called once by `fit` after training, with the training and the validation split, for statistics that are not

@@ -78,9 +78,11 @@ def test_heads_train_the_encoders_only_while_they_generalise(batch, train):
     with torch.no_grad():
         for parameter in method.heads.parameters():
             parameter.zero_()
-    method.train().validate(train, train)
+    shares = method.train().validate(train, train)
     assert method.training
-    assert method.head_gradients.share.tolist() == [0, 0, 0]
+    assert method.head_gradients.share.tolist() == [0, 0, 0] == list(shares.values())
+    history = fit(method, train, train, settings=TrainSettings(epochs=1, batch_size=len(train))).history
+    assert shares.items() <= history[0]["losses"].items()
 
 
 def test_without_heads_the_logits_are_the_networks(batch):

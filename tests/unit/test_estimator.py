@@ -110,6 +110,17 @@ def test_a_model_saved_in_one_process_predicts_the_same_in_another(model, table,
     assert np.allclose(np.load(tmp_path / "predicted.npy"), model.predict_proba(table), atol=1e-6)
 
 
+def test_saving_replaces_a_saved_model_and_no_other_file(model, tmp_path):
+    for _ in range(2):
+        model.save(tmp_path / "model")
+    (tmp_path / "README.md").write_text("mine")
+    for folder, said in ((tmp_path, "has a 'README.md' of something else"), (tmp_path / "README.md", "is a file")):
+        with pytest.raises(ValueError, match=said):
+            model.save(folder)
+    assert (tmp_path / "README.md").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "model"]
+
+
 def test_a_flipped_byte_and_a_changed_value_are_refused(model, tmp_path):
     for name in ("weights", "values"):
         model.save(tmp_path / name)

@@ -14,7 +14,7 @@ from sklearn.metrics import average_precision_score, balanced_accuracy_score, f1
 from gauge import GaugeClassifier
 from gauge.reports.evaluation import operating_grid
 from gauge.tabular.evidence.decisions import check_metric, score_weights
-from gauge.tabular.evidence.measures import share_interval
+from gauge.tabular.evidence.measures import EvaluatedRows, score_table, share_interval, subgroups
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold, threshold_weights
 from gauge.training import metrics
 
@@ -209,6 +209,24 @@ def test_two_models_are_compared_on_the_same_rows(ward, other, evaluation):
             ward.model.evaluate(ward.test, against=wrong)
     assert same["difference"].abs().max() == 0
     assert same["p"].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_perfect_area_is_not_certain():
+    """Of fifteen rows an AUC of 1 had an interval from 1 to 1."""
+    labels = np.repeat([0, 1], [10, 5])
+    perfect = np.where(np.eye(2)[labels], 0.9, 0.1)
+    for groups, low in (
+        (None, 0.566),
+        (np.where(labels, 99, np.arange(15)), 0.207),
+    ):  # five rows of the class, or one group
+        rows = EvaluatedRows(
+            {"model": perfect}, labels, labels, ["no", "yes"], np.ones((15, 1), bool), groups, positive=1
+        )
+        scores = score_table(rows).set_index("metric")[["value", "low", "high"]]
+        for each in ("auc", "average_precision"):
+            assert scores.loc[each].tolist() == pytest.approx([1, low, 1], abs=1e-3)
+        part = subgroups(rows, {"all": {"": np.arange(15)}}, None)
+        assert part["auc"][0] == pytest.approx((1, low, 1), abs=1e-3)
 
 
 def test_groups_widen_the_intervals_of_rows_that_repeat(ward):

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from helpers import unchecked, with_experts
 from scipy.io import wavfile
 
@@ -80,7 +81,9 @@ def test_arrays_and_all_files_are_recognised_and_give_the_same_values(tmp_path):
     assert observed.all()
     assert np.abs(expected.mean(0)).max() < 1e-4
     transposed = [signal.T for signal in signals]
-    for cells in (*written.values(), texts, contents, signals, transposed, [each.tolist() for each in signals]):
+    tensors = map(torch.from_numpy, signals)
+    given = signals, tensors, transposed, [each.tolist() for each in signals]
+    for cells in (*written.values(), texts, contents, *given):
         column = pd.Series(list(cells), dtype=object, name="ecg")
         assert inspect_table(column.to_frame(), files=place).columns["kind"].tolist() == ["signal"]
         values, flags = reference.encode(Signal.clean(column), place)
@@ -119,7 +122,10 @@ def test_a_vector_is_no_signal_and_every_number_of_it_is_read(tmp_path):
 
 @pytest.mark.parametrize(
     "form",
-    [list, tuple, np.array, json.dumps, lambda place: str(np.array(place)), lambda place: [*map(np.float64, place)]],
+    [
+        *(list, tuple, np.array, torch.DoubleTensor, json.dumps),
+        *(lambda place: str(np.array(place)), lambda place: [*map(np.float64, place)]),
+    ],
 )
 def test_short_lists_of_one_length_are_vectors_and_others_are_words(form):
     """Places on a map were texts, of which nothing was learned, or refused as vectors."""

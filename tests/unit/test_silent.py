@@ -111,6 +111,8 @@ def test_truth_values_are_numbers_where_all_numbers_are_0_or_1(truth):
             [*DAYS, *["9999-12-31"] * 3], "3 of 43 values are 9999-12-31, far from all others", marks=PANDAS_3
         ),
         ([*range(11)] * 5 + [88, 99, 99], "3 of 58 values are 88 or 99, far from all others"),
+        ([*range(9)] * 5 + [-np.finfo(float).max] * 3, "3 of 48 values are -1.797693135e+308, far from all others"),
+        ([*range(9)] * 5 + [1e20] * 3, "3 of 48 values are 1e+20, far from all others"),
         (["999", "1.234", "12.345"] * 9, "'1.234' is read as a decimal, but beside '999' every point stands before"),
         ([number * 1e-320 for number in range(1, 40)], "39 of 39 values are so near to 0 that digits are lost"),
     ],

@@ -18,7 +18,7 @@ class Student(Protocol):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]: ...
     def predict(self, batch: Batch) -> Prediction: ...
-    def validate(self, train: Dataset, val: Dataset) -> None: ...
+    def validate(self, train: Dataset, val: Dataset) -> dict[str, float]: ...
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None: ...
 
 
@@ -45,8 +45,8 @@ class Distilled(Method):
     def predict(self, batch: Batch) -> Prediction:
         return self.student.predict(batch)
 
-    def validate(self, train: Dataset, val: Dataset) -> None:
-        self.student.validate(train, val)
+    def validate(self, train: Dataset, val: Dataset) -> dict[str, float]:
+        return self.student.validate(train, val)
 
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
         self.student.prepare(train, val)

@@ -91,7 +91,8 @@ class GaugePlusClassifier:
     module_ : GaugePlus
         The trained network, an ordinary `nn.Module`.
     history_
-        The losses, the validation score and the seconds of every epoch; empty before `fit`.
+        The losses, the share of each head in training its encoder, the validation score and the seconds of every epoch;
+        empty before `fit`.
 
     Examples
     --------

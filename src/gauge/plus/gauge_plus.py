@@ -198,11 +198,11 @@ class GaugePlus(Prepared):
         return self.combination(*self._all_votes(prediction, reading))
 
     @torch.no_grad()
-    def validate(self, train: Dataset, val: Dataset) -> None:
+    def validate(self, train: Dataset, val: Dataset) -> dict[str, float]:
         """How much each head trains the encoders in the next epoch, by what heads and network know of validation samples as
-        they are."""
+        they are; returns these shares."""
         if self.heads is None or self.head_gradients is None:
-            return
+            return {}
         index = validation_rows(train, val)
         training, votes = self.training, []
         self.eval()
@@ -218,6 +218,8 @@ class GaugePlus(Prepared):
         losses = tempered_losses(logits, labels, present)
         entropy = torch.special.entr(labels.bincount() / len(labels)).sum()
         self.head_gradients.follow(losses[1:], losses[0], float(entropy))
+        shares = self.head_gradients.share.tolist()
+        return {f"share of {name}": share for name, share in zip(self.encoder.unit_counts, shares, strict=True)}
 
     @torch.no_grad()
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:

@@ -5,6 +5,7 @@ The folder has weights (safetensors), everything else (JSON), the losses of trai
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -301,6 +302,7 @@ class Fitted(Record, TableClassifier):
 
     def save(self, folder: Path) -> None:
         """Write the weights first and `model.json` last: a folder that has it is complete."""
+        _check_own(folder)
         experts = self.ensemble.save()
         trust, saved_trust = ({}, None) if self.trust is None else self.trust.save()
         parts = {"experts": experts.tensors, "trust": trust}
@@ -364,3 +366,14 @@ class Fitted(Record, TableClassifier):
             judged = self.trust.observed(rows.cells), self.trust.imputed(missing, self.trust.guesses(missing))
             if not all(np.isfinite(each).all() for each in judged):
                 raise ValueError("the trust in its cells is NaN")
+
+
+def _check_own(folder: Path) -> None:
+    """An error if saving to the folder would replace files that are not of a saved classifier."""
+    found = [name for name in (WEIGHTS, TOKENIZERS, HISTORY, CARD, METADATA) if (folder / name).exists()]
+    with suppress(ValueError):
+        if found and "classifier" in checkpoint.read_metadata(folder / WEIGHTS):
+            return
+    if found or folder.is_file():
+        what = f"has a {found[0]!r} of something else, which would be replaced" if found else "is a file"
+        raise ValueError(f"{folder.resolve()} {what}; name a new folder for the classifier")

@@ -145,9 +145,8 @@ def _train(
     while progress.epoch < settings.epochs and progress.waited < patience and progress.best_score != 1.0:
         started = time.perf_counter()
         with seeded(settings.seed, "epoch", progress.epoch), arithmetic(settings, train.device):
-            if val is not None and isinstance(method, Method):
-                method.validate(train, val)
-            losses = _train_epoch(step, progress.epoch)
+            found = method.validate(train, val) if val is not None and isinstance(method, Method) else {}
+            losses = _train_epoch(step, progress.epoch) | found
             score = _validate(method, val, settings, predict) if val is not None and settings.selection else None
         progress.epoch += 1
         if _improved(progress, score):

@@ -87,7 +87,21 @@ def score_table(predictions: EvaluatedRows) -> pd.DataFrame:
     lines = zip(score(np.arange(len(labels))[None])[0], *intervals, strict=True)
     # accuracies have intervals like the shares of parts of the rows, which are never certain
     scores = {each: accuracies.get(each, line) for each, line in zip(scorers, lines, strict=True)}
+    areas = {
+        each: _uncertain(*scores[each], labels, groups) for each in scores if each[1] in ("auc", "average_precision")
+    }
+    scores |= areas
     return pd.DataFrame([(*names, *line) for names, line in scores.items()], columns=["model", "metric", *ENDS])
+
+
+def _uncertain(value: float, low: float, high: float, labels: np.ndarray, groups: Groups) -> tuple[float, float, float]:
+    """Return an area under a curve and its interval. Where it is 1 or 0, which resamples do not change, that is Wilson's
+    for as many rows, or groups, as the rarest class has."""
+    if low < high or value not in (0, 1):
+        return value, low, high
+    if groups is not None:
+        labels = np.unique([labels, np.unique(groups, return_inverse=True)[1]], axis=1)[0]
+    return share_interval(np.full(np.unique(labels, return_counts=True)[1].min(), bool(value)))
 
 
 def _mean(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -157,7 +171,7 @@ def _part(predictions: EvaluatedRows, rows: np.ndarray, hits: np.ndarray | None)
     limits = (float("nan"), float("nan"))
     if len(np.unique(labels)) > 1 and np.isfinite(area):
         limits = tuple(np.clip(AUC.interval(probabilities, labels, groups=groups), 0, 1).tolist())
-    line["auc"] = (area, *limits)
+    line["auc"] = _uncertain(area, *limits, labels, groups)
     if hits is not None:
         measured = operating_point(hits, labels == predictions.positive, groups)[:2]
         line |= {

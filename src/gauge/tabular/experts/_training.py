@@ -45,8 +45,8 @@ class Weighted(Method):
     def predict(self, batch: Batch) -> Prediction:
         return self.model.predict(batch)
 
-    def validate(self, train: Dataset, val: Dataset) -> None:
-        self.model.validate(train, val)
+    def validate(self, train: Dataset, val: Dataset) -> dict[str, float]:
+        return self.model.validate(train, val)
 
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
         most = 300  # rows held out, evenly chosen, whose masked copies weigh network and heads

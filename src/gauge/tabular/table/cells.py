@@ -169,6 +169,9 @@ def _plain_cell(value: Any) -> Any:
         return "an integer beyond 1e300"  # it cannot be a float, and Python may refuse to print it
     if isinstance(value, str):  # lone surrogates cannot be written anywhere
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):  # of torch, or a series
+        array = np.asarray(value)
+        value = array if array.ndim else array.item()
     kept = (*NUMERIC_TYPES, date) if not isinstance(value, np.complexfloating | np.timedelta64) else ()
     if value is None or is_pixels(value) or (isinstance(value, kept) and value is not pd.NaT):
         return value

@@ -25,6 +25,8 @@ __all__ = ["Number"]
 logger = logging.getLogger(__name__)
 
 PLAIN_WRITING = Writing()
+# what programs write for none; the largest numbers are those of geographical files
+CODES = r"-?(?:7{2,}|8{2,}|9{2,}|1e\+\d\d|3\.402\d*e\+38|9\.969\d*e\+36|1\.797\d*e\+308)"
 
 
 @dataclass(frozen=True)
@@ -335,12 +337,12 @@ def _doubts(values: pd.Series, writing: Writing, numbers: np.ndarray) -> list[st
 
 
 def _sentinels(numbers: np.ndarray, writing: Writing) -> Iterator[str]:
-    """That sevens, eights or nines, or dates that programs write for none, far from all others, may stand for missing
-    values."""
+    """That sevens, eights or nines, the largest numbers, or dates that programs write for none, far from all others, may
+    stand for missing values."""
     values, counts = np.unique(numbers[~np.isnan(numbers)], return_counts=True)
     if writing.date == TIMES or not len(values):
         return
-    pattern = r"(?:1900|1901|1970|2099|2100|2999|9999)-(?:01-01|12-31)" if writing.date else r"-?(?:7{2,}|8{2,}|9{2,})"
+    pattern = r"(?:1900|1901|1970|2099|2100|2999|9999)-(?:01-01|12-31)" if writing.date else CODES
 
     def is_code(value: float) -> bool:
         return re.fullmatch(pattern, _as_day(value) if writing.date else f"{value:.10g}") is not None
@@ -352,7 +354,7 @@ def _sentinels(numbers: np.ndarray, writing: Writing) -> Iterator[str]:
         if count < 3 or not len(codes) or not len(others):
             continue
         if np.abs(others[:, None] - codes).min() > max(np.ptp(others), 1.0):
-            shown = " or ".join(_as_day(code) if writing.date else f"{code:.0f}" for code in codes)
+            shown = " or ".join(_as_day(code) if writing.date else f"{code:.10g}" for code in codes)
             yield (
                 f"{count} of {counts.sum()} values are {shown}, far from all others; if that means missing, leave these "
                 "cells empty"

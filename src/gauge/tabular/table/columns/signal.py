@@ -285,7 +285,7 @@ def list_from_json(text: str) -> Any:
 def channels_of(values: Any) -> np.ndarray:
     """Numbers as [channels, samples]: of two axes the shorter one has the channels."""
     try:
-        samples = np.array(values, np.float64)
+        samples = np.asarray(values, np.float64)
     except (ValueError, TypeError) as error:
         raise ValueError("channels of different lengths, or samples that are no numbers") from error
     samples = samples[None] if samples.ndim == 1 else samples
