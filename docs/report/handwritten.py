@@ -9,7 +9,7 @@ from report.results import difference, measured, minus_each, table_of
 TRAINED = {"complete": "handwritten", "overall=0.3": "handwritten/rate30", "overall=0.5": "handwritten/rate50"}
 ROWS = (
     *("gauge_plus", "gauge_plus:gauge_plus-heads-only", "late_fusion", "simmlm", "shaspec", "any_subset"),
-    *("gauge:masked", "gauge:v2", "gauge", "qmf", "pdf"),
+    *("gauge:masked", "gauge:v2", "gauge", "qmf", "pdf", "flex_moe", "logistic_cells"),
 )
 
 

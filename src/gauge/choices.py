@@ -10,9 +10,14 @@ T = TypeVar("T")
 def pick(known: Mapping[str, T], name: str, what: str) -> T:
     """The entry of that name; the error for an unknown name suggests the nearest one, or lists them all."""
     if name not in known:
-        hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
+        hint = did_you_mean(name, known) or f"known: {', '.join(map(str, known))}"
         raise ValueError(f"there is no {what} {name!r}; {hint}")
     return known[name]
+
+
+def as_names(names: str | Iterable[str]) -> list[str]:
+    """Several names, or one."""
+    return [names] if isinstance(names, str) else list(names)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

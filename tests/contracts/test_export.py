@@ -20,11 +20,14 @@ from gauge import (
     Gating,
     Gauge,
     GaugeClassifier,
+    GaugePlusClassifier,
     Network,
+    TrainSettings,
     Transformer,
     UnitEncoder,
     export,
 )
+from gauge.data import gather
 from gauge.deploy.exported import ExportedClassifier, open_session
 from gauge.encoders.columns import Columns
 from gauge.imputers.oracle import Oracle
@@ -125,6 +128,33 @@ def test_a_gauge_needs_an_example_and_the_ending_of_onnx(tmp_path):
 def test_a_network_that_looks_at_values_cannot_be_traced():
     with pytest.raises(ValueError, match=r"network cannot be traced \(.+\); components in it must compute with ten"):
         trace(Peeking(), [helpers.noise(3, 2)])
+
+
+class Bag(nn.EmbeddingBag):
+    def forward(self, values):
+        return super().forward(values.long())
+
+
+class Bessel(nn.Linear):
+    def forward(self, values):
+        return super().forward(torch.special.bessel_j0(values))
+
+
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        (Bag(9, 4), "as ONNX it has the operator If; replace the module that needs it"),
+        (Bessel(6, 4), r"an operation without a form in ONNX \(.*bessel_j0"),
+    ],
+)
+def test_an_encoder_that_becomes_no_graph_is_refused_with_a_cure(tmp_path, encoder, message):
+    data = gather({"own": helpers.noise(20, 6).abs().floor()}, torch.arange(20) % 2)
+    settings = TrainSettings(epochs=0)
+    with helpers.unchecked():
+        model = GaugePlusClassifier({"own": encoder}, ["a", "b"], settings=settings, verbose=False).fit(data)
+        with pytest.raises(ValueError, match=message):
+            export(model, tmp_path / "model.onnx")
+    assert not any(tmp_path.iterdir())
 
 
 class Encoders(nn.Module):

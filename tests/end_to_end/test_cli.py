@@ -61,7 +61,7 @@ def test_list_names_everything_also_for_machines(tmp_path):
         (["benchmark", "polymnist5k", "--method", "gauge:v9"], "there is no gauge variant 'v9'; known: masked, v1"),
         (["benchmark", "polymnist5k", "--protocol", "eta=0.5"], "eta=0.5 of 5 modalities is 2.5; choose a rate"),
         (["benchmark", "polymnist5k", "--protocol", "mostly"], "no missingness protocol 'mostly'; write complete"),
-        (["benchmark", "polymnist5k", "--config", "absent.yaml"], "absent.yaml cannot be read as YAML"),
+        (["benchmark", "polymnist5k", "--config", "absent.yaml"], "there is no file absent.yaml"),
         (["benchmark", "polymnist5k", "--device", "tpu9"], "there is no device 'tpu9'; use auto, cpu, cuda"),
         (["predict", "nowhere", "no.csv", "--device", "tpu9"], "there is no device 'tpu9'; use auto, cpu, cuda"),
         (["benchmark", "polymnist5k", "--device", "mps"], "mps was asked for, but this machine or this build"),

@@ -26,6 +26,7 @@ pytest.importorskip("httptools")
 
 from serving import Client, serving
 
+from gauge.deploy.connections import Connection
 from gauge.deploy.requests import Limits
 
 LIMITS = Limits(body=200_000, rows=20, cells=500, pixels=10_000, all_pixels=15_000, seconds=20.0)
@@ -497,6 +498,15 @@ def test_a_body_that_never_ends_is_cut_off_and_a_client_that_leaves_is_no_error(
     assert client.predict(ROW)[0] == 200
     assert 'path="/predict",status="500"' not in client("GET", "/metrics")[1]
     assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 1000])
+def test_a_header_arrives_the_same_in_pieces_without_the_line_that_offers_another_protocol(step):
+    connection, sent = object.__new__(Connection), b"POST / HTTP/1.1\r\nUpgrade: h2c\r\nHost: a\r\n\r\n"
+    connection.held = b""
+    pieces = [connection._without_upgrade(sent[start : start + step]) for start in range(0, len(sent), step)]
+    assert b"".join(pieces) == sent.replace(b"Upgrade", b"x-ignored")
+    assert not connection.held
 
 
 @pytest.mark.parametrize("step", [1, 10_000])

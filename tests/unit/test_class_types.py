@@ -108,19 +108,36 @@ def test_several_targets_survival_times_and_quantities_are_refused_with_the_cure
         fitted(labels)
 
 
+def test_weights_of_classes_are_by_their_names_in_any_writing():
+    """0=1 of the command line is a text, and no class of numbers had such a name."""
+    draw = np.random.default_rng(0).random(60)
+    for labels, weights in (
+        (draw.round().astype(int), {"0": 9, "1": 1}),
+        (draw > 0.5, {"FALSE": 9}),
+        (draw > 0.5, {False: 9}),
+    ):
+        with unchecked():
+            model = GaugeClassifier(experts="trees", trust=False, verbose=False, class_weight=weights).fit(ROWS, labels)
+            model.set_params(class_weight={"ill": 5})
+            with pytest.raises(ValueError, match="there is no class 'ill'; known: "):
+                model.fit(ROWS, labels)
+        assert model.class_weight_ == [9, 1]
+
+
 def test_labels_of_another_type_score_the_same_or_are_refused(caplog):
     truth, number = fitted(HIGH), fitted(HIGH.astype(int))
     texts, half = pd.Series(HIGH.astype(str)), np.where(ROWS.index % 2, HIGH, ~HIGH)
     for labels in (
         HIGH.astype(object),
         texts,
-        texts.tolist(),
+        texts.str.upper().tolist(),
         pd.array(HIGH, "boolean"),
         pd.Series(HIGH, index=ROWS.index + 9),
     ):
         assert truth.score(ROWS, labels) == 1.0
     for labels in (HIGH.astype(float), HIGH.astype(int).astype(str), HIGH.astype(int).astype(object)):
         assert number.score(ROWS.assign(label=labels), "label") == 1.0
+        assert number.score(ROWS.assign(**{" label ": labels}), "label") == 1.0
     assert truth.score(ROWS, half) == 0.5
     assert truth.score(ROWS, half, sample_weight=ROWS.index % 2) == 1.0
     assert number.score(ROWS, np.where(ROWS.index < 15, 7, HIGH)) == 0.75  # what training never saw is wrong
@@ -130,5 +147,5 @@ def test_labels_of_another_type_score_the_same_or_are_refused(caplog):
         truth.score(ROWS, ["ill"] * 60)
     with pytest.raises(ValueError, match="the table has 60 rows but there are 2 labels"):
         truth.score(ROWS, [True, False])
-    with pytest.raises(ValueError, match="all rows with a label have the weight 0"):
+    with pytest.raises(ValueError, match="all rows with a label have a weight of zero"):
         truth.score(ROWS, HIGH, sample_weight=0)

@@ -170,6 +170,9 @@ def test_dates_for_a_column_of_numbers_are_refused_and_so_are_numbers_for_dates(
     for given in (pd.to_datetime(days), days, [pd.Timestamp(day).date() for day in days]):
         with pytest.raises(ValueError, match="'dose', row 0: '2020-01-01.*' is a date, but the column held numbers"):
             schema.encode(pd.DataFrame({"dose": given, "day": days}))
+    assert not schema.encode(pd.DataFrame({"dose": days[:1], "day": days[:1]})).observed["table"][
+        0, 0
+    ]  # a cell is missing
     with pytest.raises(ValueError, match="column 'day', row 0: '20200101' is a number, but the column held dates"):
         schema.encode(pd.DataFrame({"dose": [1, 2], "day": [20200101, 20210101]}))
 

@@ -57,7 +57,12 @@ def test_rows_of_weight_zero_are_not_learned_from(numbers, table, caplog):
     assert caplog.text.count("no row of class") == 1
     assert model.class_prior_[list(model.classes_).index("wart")] == 0
     learned, empty = model.n_rows_["train"], model.n_rows_["empty"]
-    assert learned + empty - int((numbers.isna().all(axis=1) & (weight == 0)).sum()) == int(weight.sum())
+    assert learned + empty == int(weight.sum())
+    same = fit(numbers.assign(age=numbers["age"].where(weight > 0, 1e6)), labels, weight)
+    assert same.schema_ == model.schema_  # no scale either
+    assert np.array_equal(same.predict_proba(numbers), model.predict_proba(numbers))
+    with pytest.raises(ValueError, match="all rows with a label have a weight of zero; give one of them more"):
+        fit(numbers, labels, 0 * weight)
     with pytest.raises(ValueError, match=r"sample_weight has shape \[2\]; give one weight for each row, \[160\]"):
         fit(numbers, labels, [1, 2])
     with pytest.raises(ValueError, match="Negative values"):
@@ -135,7 +140,7 @@ def test_bad_input_is_refused_with_the_position_and_the_cure(numbers, table):
         fit(numbers, labels, size="huge")
     with pytest.raises(ValueError, match="column 'age': none of its image files can be found, first 45.5.*row 3"):
         fit(numbers, labels, columns={"age": "image", "site": "ignore"})
-    with pytest.raises(ValueError, match="no row has a value and a weight above zero"):
+    with pytest.raises(ValueError, match=r"no column can be used \('age': it is empty"):
         fit(numbers, labels, sample_weight=numbers["age"].isna() & numbers["site"].isna())
 
 

@@ -56,6 +56,9 @@ def test_intervals_of_shares_are_wilsons_and_wider_where_groups_agree():
     assert pairs == pytest.approx(alone, abs=0.01)  # each row twice: nothing is learned
     low, high = share_interval(np.ones(10, bool), np.repeat(np.arange(5), 2))[1:]
     assert (round(low, 3), high) == (0.566, 1.0)  # five groups, all right
+    equal = np.tile(np.arange(10) < 9, 40)  # in each of forty groups nine of ten, which had an interval without width
+    assert share_interval(equal, np.repeat(np.arange(40), 10)) == share_interval(equal)
+    assert share_interval(equal, np.zeros(400)) == (0.9, *metrics.wilson(0.9, 1))
     assert all(metrics.wilson(0.0, n)[0] == 0.0 and metrics.wilson(1.0, n)[1] == 1.0 for n in range(1, 3000))
 
 
@@ -235,6 +238,8 @@ def test_groups_widen_the_intervals_of_rows_that_repeat(ward):
         apart, together = (ward.model.evaluate(twice, groups=groups).scores for groups in (None, "row"))
     widths = [(each["high"] - each["low"])[:3] for each in (apart, together)]
     assert (widths[1] > 1.5 * widths[0]).all()
+    with pytest.raises(ValueError, match="all labelled rows are of one group, and nothing says how far others differ"):
+        ward.model.evaluate(twice, groups=[1] * 320)
     with pytest.raises(ValueError, match="there are 3 groups for 320 rows; give a group for each row"):
         ward.model.evaluate(twice, groups=[1, 2, 3])
 
@@ -268,7 +273,7 @@ def test_the_command_writes_a_page_and_json_and_hides_what_a_protocol_says(ward,
 def test_texts_of_the_table_are_shown_as_texts(ward, tmp_path):
     table = ward.test.assign(sex=HOSTILE)
     with unchecked():
-        ward.model.evaluate(table, by=["sex"]).to_html(tmp_path / "page.html")
+        ward.model.evaluate(table, by="sex").to_html(tmp_path / "page.html")
     page = Page((tmp_path / "page.html").read_text("utf-8"))
     assert HOSTILE.replace("  ", " ") in page.text
     assert not page.all("script")

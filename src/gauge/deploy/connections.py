@@ -116,9 +116,9 @@ class Connection(HttpToolsProtocol):
 
     def _without_upgrade(self, data: bytes) -> bytes:
         """Headers without one that asks for another protocol, after which the parser would read no body. A line that is not
-        complete is held back."""
+        complete is held back, with the end of the one before."""
         head, end, rest = (self.held + data).partition(b"\r\n\r\n")
-        last = -1 if end else head.rfind(b"\r")
+        last = -1 if end else head.rfind(b"\r\n") if b"\r\n" in head else head.find(b"\r")
         head, self.held = (head, b"") if last < 0 else (head[:last], head[last:])
         # to HTTP/2 or a web socket, which a server may ignore
         return re.sub(rb"(?i)\r\nupgrade:", b"\r\nx-ignored:", head) + end + rest

@@ -20,6 +20,7 @@ from gauge import __version__
 from gauge.data.files import write_bytes
 from gauge.data.graph import Graph
 from gauge.deploy.exported import FORMAT, KEY, ExportDescription, graph_inputs, numbered, open_session, seal
+from gauge.deploy.operators import check_operators
 from gauge.multimodal.classifier import GaugePlusClassifier
 from gauge.paper.gauge import Gauge
 from gauge.plus.gauge_plus import GaugePlus
@@ -143,6 +144,12 @@ def write_graph(flat: Graphable, tensors: Sequence[Tensor], path: Path, metadata
         warnings.simplefilter("ignore", UserWarning)  # torch's, of other hardware
         with torch.backends.mkldnn.flags(enabled=False):  # its LSTM is one operator that ONNX does not have
             graph = to_onnx(flat, tensors, flat.inputs, flat.outputs)
+    try:
+        check_operators(graph.SerializeToString())
+    except ValueError as error:
+        raise ValueError(
+            f"the network cannot be exported: as ONNX {error}; replace the module that needs it, such as an EmbeddingBag"
+        ) from error
     session = open_session(_write(graph, path, metadata), path)
     differences = [_difference(flat, session, [cycled(tensor, count) for tensor in tensors]) for count in CHECKED]
     difference = np.max(differences)  # NaN if any is, unlike max()

@@ -1,7 +1,7 @@
 """Store: the classifier of a server and its predictions for rows; it is loaded again when its files change."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -88,7 +88,8 @@ class Loaded:
         read = [{unit.column for unit in row.units if unit.state == "observed"} for row in evidence]
         observed = np.array([[column.name in names for column in self.classifier.columns] for names in read])
         by_row = notes(self.classifier.columns, rows, observed, watch)
-        return [_evidence(row) | {"notes": each} for row, each in zip(evidence, by_row, strict=True)]
+        classes = {str(label): label for label in self.classifier.classes.tolist()}
+        return [_evidence(row, classes) | {"notes": each} for row, each in zip(evidence, by_row, strict=True)]
 
 
 @dataclass
@@ -139,7 +140,8 @@ class Store:
         return tuple((name, each.st_mtime_ns, each.st_size, each.st_ino) for name, each in states)
 
 
-def _evidence(row: RowEvidence) -> dict[str, Any]:
-    predicted = dict(zip(("prediction", "probability"), row.prediction, strict=True))
+def _evidence(row: RowEvidence, classes: Mapping[str, Any]) -> dict[str, Any]:
+    name, probability = row.prediction
+    predicted = {"prediction": classes[name], "probability": round(probability, 6)}
     columns = {"effects": dict(row.effects), "helpful": {name: gain.to_json() for name, gain in row.helpful.items()}}
     return predicted | columns | {"units": [asdict(unit) for unit in row.units]}

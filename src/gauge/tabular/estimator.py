@@ -337,7 +337,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         check_options(type(self).__name__, options)
         preset = choose_preset(options, type(self)().get_params(deep=False))
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        data = replace(self._labelled(X, y, sample_weight, seed), splits=Splits.from_table(X, y, groups, time))
+        data = replace(
+            self._labelled(X, y, sample_weight, seed), splits=Splits.from_table(X, y, groups, time, sample_weight)
+        )
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
         recipe = make_recipe(options, seed, len(data.classes))
         prepared, names = self._prepared(data, recipe, preset, groups, folder)
@@ -723,7 +725,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         frame, weights = frame[known], weights[known]
         classes, every = inputs.class_numbers(y, order=order) if stream is None else stream.class_numbers()
         labels = every if stream is None else every[frame.index].astype(int)
-        return Labelled(frame, labels, weights, classes, every, target, stream, unlabelled)
+        return Labelled(frame, labels, weights, classes, every, target, stream, unlabelled).counted()
 
     def _rows_and_labels(self, X: Any, y: Any) -> tuple[pd.DataFrame, Any]:
         """The table without the column of labels, and the labels."""

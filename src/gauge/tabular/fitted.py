@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from gauge import __version__
-from gauge.choices import pick
+from gauge.choices import as_names, pick
 from gauge.reports.card import model_card
 from gauge.reports.evidence import RowEvidence
 from gauge.tabular.evidence.advice import absent, advice_table, check_costs, expected_gains
@@ -133,7 +133,7 @@ class Fitted(Record, TableClassifier):
         labels = None if y is None else shown_labels(self.classes, labels_of(X, y, len(rows)))
         known = as_pandas(X) if is_frame(X) else frame
         names = {name: name for name in map(str, known)}
-        ids = known[[pick(names, each, "column to keep") for each in keep]] if keep else None
+        ids = known[[pick(names, each, "column to keep") for each in as_names(keep)]] if keep else None
         reader = Reader(
             *(self.schema, self.ensemble, self.classes.tolist(), self.class_weight),
             *(self.trust, self.advice, self.prediction_sets),
@@ -177,7 +177,7 @@ class Fitted(Record, TableClassifier):
         groups = choices.get("groups", self.groups if self.groups in known else None)
         numbers = group_numbers(known, groups, len(rows))
         columns, classes = {str(name): name for name in known}, self.classes.tolist()
-        by = [pick(columns, name, "column for subgroups") for name in choices.get("by", ())]
+        by = [pick(columns, name, "column for subgroups") for name in as_names(choices.get("by", ()))]
         positive = positive_class(classes, choices.get("positive"), choices.get("threshold"))
         rows = hide(rows.take(chosen), choices.get("protocol"))
         probabilities = self.ensemble.predict(rows)
@@ -185,6 +185,11 @@ class Fitted(Record, TableClassifier):
         for name in self._compared:
             models["boosted trees" if name == "trees" else f"{name} alone"] = self.ensemble.only([name]).predict(rows)
         grouped = None if numbers is None else numbers[chosen]
+        if grouped is not None and len(np.unique(grouped)) < 2:
+            raise ValueError(
+                "all labelled rows are of one group, and nothing says how far others differ; give rows of several, or no "
+                "groups"
+            )
         decided = self.class_numbers(probabilities)
         rule, other = choices.get("threshold"), choices.get("against")
         weights = self.class_weight.tolist()

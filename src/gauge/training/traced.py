@@ -93,15 +93,22 @@ def to_onnx(module: nn.Module, tensors: Sequence[Tensor], inputs: Sequence[str],
     program = trace(module, tensors)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's own, from inside its exporter
-        result = torch.onnx.export(
-            program,
-            dynamo=True,
-            verbose=False,
-            optimize=False,  # onnxruntime does that when it reads the file
-            opset_version=OPSETS[""],
-            input_names=list(inputs),
-            output_names=list(outputs),
-        )
+        try:
+            result = torch.onnx.export(
+                program,
+                dynamo=True,
+                verbose=False,
+                optimize=False,  # onnxruntime does that when it reads the file
+                opset_version=OPSETS[""],
+                input_names=list(inputs),
+                output_names=list(outputs),
+            )
+        except torch.onnx.OnnxExporterError as error:
+            cause: BaseException = error
+            while cause.__cause__ is not None:
+                cause = cause.__cause__
+            reason = f"{cause}".partition("\n")[0]
+            raise ValueError(f"the network has an operation without a form in ONNX ({reason}); replace it") from error
     assert result is not None
     return result.model_proto
 

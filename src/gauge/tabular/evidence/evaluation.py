@@ -336,7 +336,7 @@ def label_numbers(classes: np.ndarray, values: pd.Series) -> np.ndarray:
         label = values.iloc[unknown].tolist()[0]
         raise ValueError(
             f"the label of row {unknown[0]} is {label!r} ({len(unknown)} such in all), which training never saw; "
-            f"the classes are {classes.tolist()[:20]}: leave such rows out"
+            f"the classes are {classes.tolist()[:20]}: write labels as in training, or leave such rows out"
         )
     return numbers
 

@@ -1,5 +1,6 @@
 """What labelled rows say of predictions: scores, shares with intervals, subgroups, coverage, and two models compared."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +30,8 @@ ENDS = ["value", "low", "high"]  # a score and its 95 % interval
 MAX_PARTS = 8  # of the rows by one column; numbers are divided at their quartiles
 
 
+AREAS = ("auc", "average_precision")
+Area = tuple[float, float, float]
 Parts = Mapping[str, np.ndarray]
 """The rows of some parts of a table, by name."""
 
@@ -83,22 +86,22 @@ def score_table(predictions: EvaluatedRows) -> pd.DataFrame:
     def score(rows: np.ndarray) -> np.ndarray:
         return np.stack([scorer(rows) for scorer in scorers.values()], 1)
 
-    intervals = quantiles(bootstrap_at_once(score, labels, groups))
-    lines = zip(score(np.arange(len(labels))[None])[0], *intervals, strict=True)
-    # accuracies have intervals like the shares of parts of the rows, which are never certain
-    scores = {each: accuracies.get(each, line) for each, line in zip(scorers, lines, strict=True)}
-    areas = {
-        each: _uncertain(*scores[each], labels, groups) for each in scores if each[1] in ("auc", "average_precision")
-    }
-    scores |= areas
-    return pd.DataFrame([(*names, *line) for names, line in scores.items()], columns=["model", "metric", *ENDS])
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # where all labels are of one class
+        intervals = quantiles(bootstrap_at_once(score, labels, groups))
+    lines, table = zip(score(np.arange(len(labels))[None])[0], *intervals, strict=True), []
+    for (model, metric), line in zip(scorers, lines, strict=True):
+        # accuracies have intervals like the shares of parts of the rows, which are never certain
+        ends = accuracies.get((model, metric), line)
+        table.append((model, metric, *(_uncertain(ends, labels, groups) if metric in AREAS else ends)))
+    return pd.DataFrame(table, columns=["model", "metric", *ENDS])
 
 
-def _uncertain(value: float, low: float, high: float, labels: np.ndarray, groups: Groups) -> tuple[float, float, float]:
+def _uncertain(area: Area, labels: np.ndarray, groups: Groups) -> Area:
     """Return an area under a curve and its interval. Where it is 1 or 0, which resamples do not change, that is Wilson's
     for as many rows, or groups, as the rarest class has."""
+    value, low, high = area
     if low < high or value not in (0, 1):
-        return value, low, high
+        return area
     if groups is not None:
         labels = np.unique([labels, np.unique(groups, return_inverse=True)[1]], axis=1)[0]
     return share_interval(np.full(np.unique(labels, return_counts=True)[1].min(), bool(value)))
@@ -126,7 +129,7 @@ def resampled_average_precision(scores: np.ndarray, positive: np.ndarray) -> OfR
 
 def share_interval(right: np.ndarray, groups: Groups = None) -> tuple[float, float, float]:
     """Return the share of True values with Wilson's 95 % interval, NaN if there are none. Values in groups count as as many
-    independent ones as would vary by chance as much as the groups do (Rao and Scott 1992).
+    independent ones as would vary by chance as much as the groups do (Rao and Scott 1992), and never as more than there are.
 
     >>> [round(value, 3) for value in share_interval(np.array([True] * 9 + [False]))]
     [0.9, 0.596, 0.982]
@@ -138,7 +141,8 @@ def share_interval(right: np.ndarray, groups: Groups = None) -> tuple[float, flo
         number = np.unique(groups, return_inverse=True)[1]
         off = np.bincount(number, right - share)
         varies = float(np.square(off).sum()) * len(off) / max(len(off) - 1, 1) / len(right) ** 2
-        count = share * (1 - share) / varies if varies else float(len(off))
+        known = 0 < share < 1 and len(off) > 1  # or else nothing says how far groups vary: one value of each counts
+        count = min(count, share * (1 - share) / max(varies, 1e-30)) if known else float(len(off))
     return share, *wilson(share, count)
 
 
@@ -171,7 +175,7 @@ def _part(predictions: EvaluatedRows, rows: np.ndarray, hits: np.ndarray | None)
     limits = (float("nan"), float("nan"))
     if len(np.unique(labels)) > 1 and np.isfinite(area):
         limits = tuple(np.clip(AUC.interval(probabilities, labels, groups=groups), 0, 1).tolist())
-    line["auc"] = _uncertain(area, *limits, labels, groups)
+    line["auc"] = _uncertain((area, *limits), labels, groups)
     if hits is not None:
         measured = operating_point(hits, labels == predictions.positive, groups)[:2]
         line |= {

@@ -61,7 +61,7 @@ class Limits:
         margin, sizes = 0.5 * (high - low), np.abs(numbers[numbers != 0])
         nearest = 0.0
         if ratios and len(sizes):
-            nearest = float(sizes.min() / 10 * sizes.min() / np.quantile(sizes, 1 / 64))
+            nearest = float(sizes.min() / 10 * (sizes.min() / np.quantile(sizes, 1 / 64)))
         parts = has_fraction(numbers)
         clock = clock and parts.mean() >= 1 - MOVED
         ends, once = (

@@ -85,8 +85,8 @@ def match_columns(rows: Any, names: Sequence[str], *, named: bool, target: str |
         warn("the model was fitted on an array without names; columns are read by position")
         return by_position(frame, names)
     frame = _without_spaces(frame, names)
-    known = {*names, target}
-    if new := [name for name in cells_of(frame.columns) if name not in known]:
+    known, own = {*names, target}, (target or "").strip()
+    if new := [name for name in cells_of(frame.columns) if name not in known and name.strip() != own]:
         warn(f"column {new[0]!r} (first of {len(new)}) was not in training and is ignored")
     return frame
 
@@ -127,7 +127,8 @@ def labels_of(rows: Any, y: Any, count: int) -> pd.Series:
     """Labels for so many rows, or the column of the rows that has this name."""
     if isinstance(y, str):
         frame = as_pandas(rows) if is_frame(rows) else pd.DataFrame()
-        y = frame[pick({name: name for name in frame.columns}, y, "column with the labels")]
+        known: dict[Any, Any] = {**{str(name).strip(): name for name in frame}, **{name: name for name in frame}}
+        y = frame[pick(known, y if y in known else y.strip(), "column with the labels")]
     y = as_labels(y)
     warn_of_order(rows, y)
     labels = _as_column(y)
@@ -234,7 +235,7 @@ def accuracy(classes: np.ndarray, decided: np.ndarray, labels: pd.Series, weight
             f"{classes.tolist()[:20]}; give labels as they were in training"
         )
     if not weights[known].any():
-        raise ValueError("all rows with a label have the weight 0; give one of them more")
+        raise ValueError("all rows with a label have a weight of zero; give one of them more")
     return float(np.average((positions == decided)[known], weights=weights[known]))
 
 
@@ -279,6 +280,12 @@ def class_weights(given: Any, classes: np.ndarray, labels: np.ndarray) -> list[f
     """What each class counts in a decision; `labels` are class numbers."""
     from sklearn.utils import compute_class_weight
 
+    if isinstance(given, Mapping):
+        positions = class_positions(classes, pd.Series([*given], dtype=object)).tolist()
+        for name, position in zip(given, positions, strict=True):
+            if position < 0:
+                pick(dict.fromkeys(map(str, classes)), str(name), "class")  # an error
+        given = dict(zip(classes[positions].tolist(), given.values(), strict=True))
     rows = classes[labels] if isinstance(given, str) else classes  # only "balanced" looks at them
     weights = compute_class_weight(given, classes=classes, y=rows)
     wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
@@ -417,7 +424,8 @@ def _type_name(label: Any) -> str:
 
 
 def _class_name(label: Any) -> str:
-    return without_fraction(str(label).strip())
+    name = without_fraction(str(label).strip())
+    return name.capitalize() if name.lower() in ("true", "false") else name
 
 
 def _check_quantity(labels: pd.Series) -> None:

@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Labelled:
-    """Training rows that have a label, the numbers of their classes, and their weights; `unlabelled` are rows without one
-    that may be used. Of a table in files the rows are a sample, and `every_label` are the numbers of the classes of all
-    rows. `splits` say which rows stay together."""
+    """Training rows that have a label and a weight above zero, the numbers of their classes, and their weights; `unlabelled`
+    are rows without a label that may be used. Of a table in files the rows are a sample, and `every_label` are the numbers
+    of the classes of all rows. `splits` say which rows stay together."""
 
     frame: pd.DataFrame
     labels: np.ndarray
@@ -33,6 +33,15 @@ class Labelled:
     stream: Stream | None
     unlabelled: pd.DataFrame
     splits: Splits = field(default_factory=Splits)
+
+    def counted(self) -> "Labelled":
+        """Without the labelled rows of weight zero."""
+        counted = self.weights > 0
+        if not counted.any():
+            raise ValueError("all rows with a label have a weight of zero; give one of them more")
+        if counted.all():
+            return self
+        return replace(self, frame=self.frame[counted], labels=self.labels[counted], weights=self.weights[counted])
 
     @property
     def every_row(self) -> pd.DataFrame:
@@ -77,14 +86,15 @@ class Labelled:
 
 
 def rows_to_use(encoded: Encoded, data: Labelled) -> np.ndarray:
-    """The labelled rows that have a value and count; classes that lose all of their rows are reported."""
+    """The labelled rows that have a value; classes that lose all of their rows are reported."""
     empty = encoded.empty[: len(data.labels)]
     if empty.any():
         logger.warning("%d rows have no values and are left out of training", empty.sum())
-    used = np.flatnonzero(~empty & (data.weights > 0))
+    used = np.flatnonzero(~empty)
     if not len(used):
         raise ValueError("no row has a value and a weight above zero; give rows with at least one value")
-    for label in data.classes[np.setdiff1d(data.labels, data.labels[used])].tolist():
+    known = data.every_label if data.stream is None else data.labels
+    for label in data.classes[np.setdiff1d(known, data.labels[used])].tolist():
         logger.warning(
             "no row of class %r has a value and a weight above zero, so it is not learned and hardly ever predicted; drop "
             "its rows, or give them values and weights",

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gauge.choices import pick
-from gauge.tabular.table.inputs import as_pandas, group_numbers, has_label, is_frame, labels_of
+from gauge.tabular.table.inputs import as_pandas, check_weights, group_numbers, has_label, is_frame, labels_of
 from gauge.tabular.table.numbers import Writing
 
 logger = logging.getLogger(__name__)
@@ -24,8 +24,8 @@ class Splits:
     times: np.ndarray | None = None
 
     @classmethod
-    def from_table(cls, rows: Any, y: Any, groups: Any, time: Any) -> "Splits":
-        """Those of the rows that have a label, from columns of a table or a value for each row."""
+    def from_table(cls, rows: Any, y: Any, groups: Any, time: Any, sample_weight: Any) -> "Splits":
+        """Those of the rows that have a label and a weight above zero, from columns of a table or a value for each row."""
         if groups is None and time is None:
             return cls()
         if isinstance(rows, str | Path):
@@ -34,8 +34,8 @@ class Splits:
         numbers = group_numbers(frame, groups, len(frame))
         if numbers is not None and len(np.unique(numbers)) < 2:
             raise ValueError("all rows belong to one group, and none could be held out; give groups of fewer rows")
-        labelled = np.flatnonzero(has_label(labels_of(rows, y, len(frame))))
-        return cls(numbers, None if time is None else _times(frame, time)).take(labelled)
+        counted = has_label(labels_of(rows, y, len(frame))) & (check_weights(sample_weight, len(frame)) > 0)
+        return cls(numbers, None if time is None else _times(frame, time)).take(np.flatnonzero(counted))
 
     def take(self, index: np.ndarray) -> "Splits":
         return Splits(*(None if each is None else each[index] for each in (self.groups, self.times)))

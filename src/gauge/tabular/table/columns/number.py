@@ -278,7 +278,7 @@ class Number(Cell):
             this = self.writing.noun
             first = f"{str(column.iloc[unreadable[0]])!r}"
             given = None
-            if len(unreadable) == len(rows):
+            if len(unreadable) == len(rows) > 1:  # one cell says nothing of its column
                 given = Writing.from_values(column.infer_objects().iloc[rows])
             if given and given.noun != this:
                 raise ValueError(
