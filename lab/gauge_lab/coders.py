@@ -13,14 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gauge.imputers.mopoe import Coders
-from gauge.nn.conv import (
-    check_shape,
-    conv_text,
-    conv_text_decoder,
-    conv_vector,
-    conv_vector_decoder,
-    for_convolution,
-)
+from gauge.nn.conv import check_shape, conv_text, conv_text_decoder, conv_vector, conv_vector_decoder, for_convolution
 from gauge.nn.likelihoods import Categorical, Laplace
 
 IMAGE = (1, 2, 3, 4, 5)  # times the base width: 128, 256, ... 640 channels

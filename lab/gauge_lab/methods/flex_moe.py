@@ -106,9 +106,8 @@ class FlexMoE(Method):
         self.encoder, self.classifier, self.subsets_per_step = encoder, classifier, subsets_per_step
         self.subsets = nn.Buffer(subsets(len(encoder.unit_counts)), persistent=False)
         combinations, dim = len(self.subsets), len(classifier.cls_token)
-        self.bank = nn.Parameter(
-            torch.randn(combinations, sum(encoder.unit_counts.values()), dim)
-        )  # as wide as normed units
+        # as wide as normed units
+        self.bank = nn.Parameter(torch.randn(combinations, sum(encoder.unit_counts.values()), dim))
         self.router = Router(dim, max(EXPERTS, combinations))
         self.experts = Experts(dim, max(EXPERTS, combinations))
         self._block(0).mlp = nn.Identity()  # type: ignore[assignment]  # the experts take its place

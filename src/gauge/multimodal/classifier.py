@@ -41,9 +41,8 @@ from gauge.training.settings import Settings, TrainSettings
 class Description(Settings):
     """What a model is built from. `encoders` holds names and options of ours, and an empty name for modules of users."""
 
-    encoders: dict[
-        Annotated[str, Field(pattern=r"^[\w -]+$")], tuple[str, dict[str, Any]]
-    ]  # protocols name them with +
+    # protocols name them with +
+    encoders: dict[Annotated[str, Field(pattern=r"^[\w -]+$")], tuple[str, dict[str, Any]]]
     classes: tuple[bool | int | str, ...]
     dim: int = Field(gt=0)
     depth: int = Field(gt=0)

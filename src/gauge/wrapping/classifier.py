@@ -373,9 +373,8 @@ def _visible(
                 shown = mask if mask.dtype == torch.bool else mask > hidden
                 return shown.flatten(1, 2).any(1).expand(size), False
             if mask.shape == size:
-                additive = (
-                    mask <= 0
-                ).all() & mask.is_floating_point()  # stays a tensor, as an export cannot branch on it
+                # stays a tensor, as an export cannot branch on it
+                additive = (mask <= 0).all() & mask.is_floating_point()
                 return torch.where(additive, mask > hidden, mask.bool() == visible), ~additive
     return torch.ones(size, dtype=torch.bool, device=sequence.device), False
 

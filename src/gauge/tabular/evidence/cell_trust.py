@@ -335,12 +335,8 @@ class _Learner:
         """Return a few trees, or more of which those up to `best_iteration` help on unseen rows."""
         import lightgbm
 
-        made = {
-            "verbosity": -1,
-            "feature_pre_filter": False,
-            "num_threads": 1,
-            "max_bin": 63,
-        }  # bins of a column that trees read
+        # 63: bins of a column that trees read
+        made = {"verbosity": -1, "feature_pre_filter": False, "num_threads": 1, "max_bin": 63}
         data = lightgbm.Dataset(*learned, categorical_feature=self.categorical, params=made)
         if unseen is None:
             return lightgbm.train({**self.options, **options}, data, 15, keep_training_booster=True)  # rounds

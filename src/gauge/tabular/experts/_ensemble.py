@@ -153,10 +153,8 @@ class Ensemble:
             if not used:
                 continue
             shares = graph.node("Exp", expert.export(rows))
-            raised, total = (
-                graph.node("Add", shares, graph.constant(self._floor)),
-                graph.constant(1 + self._floor.sum()),
-            )
+            raised = graph.node("Add", shares, graph.constant(self._floor))
+            total = graph.constant(1 + self._floor.sum())
             vote = graph.node("Div", graph.node("Log", graph.node("Div", raised, total)), graph.constant(float(count)))
             vote = graph.node("LogSoftmax", vote, axis=1)
             exponent = graph.node("Add", graph.node("Mul", share, graph.constant(slope)), graph.constant(offset))

@@ -67,10 +67,8 @@ class GraphRows:
         graph, positions = self.graph, self.schema.cycle_positions
         if self.cells is None or not len(positions):
             return [] if self.cells is None else [self.cells]
-        observed, cycles = (
-            graph.gather(self.observed("table"), positions, 1),
-            graph.input("cycles", np.float32, [len(positions)]),
-        )
+        observed = graph.gather(self.observed("table"), positions, 1)
+        cycles = graph.input("cycles", np.float32, [len(positions)])
         return [self.cells, graph.node("Where", observed, cycles, graph.constant(np.float32(np.nan)))]
 
     def terms(self, column: str, vocabulary: Sequence[str]) -> tuple[str, str]:

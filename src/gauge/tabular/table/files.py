@@ -345,9 +345,8 @@ def _workbook(path: Path, *, values: bool = False) -> Any:
     """A workbook to read once, with the `values` of formulas that Excel has stored, or as it is written."""
     with ZipFile(path) as archive:
         size = sum(each.file_size for each in archive.infolist())
-        check_unpacked(
-            path.stat().st_size, size, ratio=50, always=2**22
-        )  # openpyxl takes minutes for what gzip does in one
+        # openpyxl takes minutes for what gzip does in one
+        check_unpacked(path.stat().st_size, size, ratio=50, always=2**22)
     try:
         from openpyxl import load_workbook
     except ImportError as error:

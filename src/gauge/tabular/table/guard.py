@@ -172,9 +172,8 @@ class Tally:
     def _rates(self, unread: Mapping[str, int]) -> Iterator[str]:
         names, rates = self.training.names, self.training.rates
         others = np.array([unread.get(name, 0) for name in names]) if unread else 0
-        now = np.clip(
-            rates, (self.missing - others) / self.rows, self.missing / self.rows
-        )  # training had unread ones, too
+        # training had unread ones, too
+        now = np.clip(rates, (self.missing - others) / self.rows, self.missing / self.rows)
         moved = share_moved(now, rates, (self.rows, self.training.rows), len(rates))
         for index in moved.nonzero()[0].tolist():
             change = f"{100 * now[index]:.0f} % of the rows instead of {100 * rates[index]:.0f} %"

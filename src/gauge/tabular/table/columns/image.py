@@ -40,14 +40,8 @@ class Image(Content):
     order: ClassVar[int] = 3
     precedence: ClassVar[int] = 2
     may_be_constant: ClassVar[bool] = True
-    formats: ClassVar[tuple[str, ...]] = (
-        "PNG",
-        "JPEG",
-        "WEBP",
-        "GIF",
-        "BMP",
-        "TIFF",
-    )  # Pillow gives others to programs
+    # Pillow gives others to programs
+    formats: ClassVar[tuple[str, ...]] = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
     # the files of images as Python writes bytes, and images of Pillow as it writes them
     given: ClassVar[str] = r"b['\"](?:\\x89PNG|\\xff\\xd8|GIF8|RIFF|II\*|MM\\x00)|<PIL\."
     grid: ClassVar[int] = 4  # parts along a side of an image where no network divides it

@@ -189,9 +189,8 @@ class Text(Words):
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
         if count is not None:
             return super().parts(cell, values, count)
-        return [
-            Part(word, word) for word in self.word.findall(visible(str(cell)))
-        ]  # trees and the linear expert read a text whole
+        # trees and the linear expert read a text whole
+        return [Part(word, word) for word in self.word.findall(visible(str(cell)))]
 
     def text_without(self, text: str, index: int) -> str:
         word = list(self.word.finditer(text))[index]
