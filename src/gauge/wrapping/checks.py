@@ -20,7 +20,7 @@ def check_logits(classifier: TokenClassifier) -> None:
         own = logits_of(model(*classifier.args, **classifier.inputs), model).float()
         logits = classifier(classifier.tokens).float()
         open_gates = torch.ones(classifier.visible.shape, device=own.device)
-        opened = classifier(classifier.tokens, attention_bias(open_gates).to(classifier.tokens.dtype)).float()
+        opened = classifier(classifier.tokens, attention_bias(open_gates)).float()
     if len(own) != len(classifier.tokens):
         raise ValueError(
             f"{name} has logits of {len(own)} samples from {len(classifier.tokens)} sequences; wrap needs one for each "
@@ -84,7 +84,7 @@ def _check_independence(classifier: TokenClassifier, logits: Tensor) -> None:
         )
     gates = torch.ones(classifier.visible.shape, device=tokens.device)
     gates[0, ::2] = 0.5
-    gated = classifier(tokens, attention_bias(gates).to(tokens.dtype)).float()
+    gated = classifier(tokens, attention_bias(gates)).float()
     if not torch.allclose(gated[1:], logits[1:], rtol=1e-2, atol=ROUNDING, equal_nan=True):
         raise ValueError(
             f"the gates of one sample change the logits of {name} for others; wrap needs attention over [b, h, s, s], "
@@ -111,7 +111,7 @@ def _count_others(classifier: TokenClassifier) -> int:
     if not first.any():
         return 0
     moved = torch.where(first[..., None], tokens.flip(-1), tokens)
-    bias = attention_bias(last.float()).to(tokens.dtype)
+    bias = attention_bias(last.float())
     sequence = torch.nn.functional.pad(first, (classifier.fixed, 0))
     pairs = zip(classifier.attend(tokens, bias).keys, classifier.attend(moved, bias).keys, strict=True)
     changes = [float((after - before).float().nan_to_num()[sequence].abs().max()) for before, after in pairs]
@@ -165,9 +165,6 @@ def measured_average(classifier: TokenClassifier) -> float:
     first = 0 if classifier.average.over_fixed else classifier.fixed
     gates = torch.where(visible, 1.0, 0.0)
 
-    def bias(gates: Tensor) -> Tensor:
-        return attention_bias(gates).to(tokens.dtype)
-
     def levelled(states: Tensor) -> Tensor:
         shown, read = classifier.positions_visible[:, first:, None], states[:, first:]
         mean = (shown * read).sum(1, keepdim=True) / shown.sum(1, keepdim=True).clamp_min(1)
@@ -178,12 +175,12 @@ def measured_average(classifier: TokenClassifier) -> float:
         own = classifier(tokens).float()
         for position in range(0, count, 1 + (count - 1) // 4):
             closed = gates * (torch.arange(count, device=gates.device) != position)
-            column, averaged = classifier.fixed + position, classifier(tokens, bias(closed)).float()
+            bias, column = attention_bias(closed), classifier.fixed + position
+            averaged = classifier(tokens, bias).float()
             try:
-                removed = classifier.reread(bias(closed), partial(_without, position=column))
-                apart = averaged - removed.float()
+                apart = averaged - classifier.reread(bias, partial(_without, position=column)).float()
             except (RuntimeError, ValueError, LookupError):  # such as a mask for every token
-                apart = own - classifier.reread(bias(gates), levelled).float()
+                apart = own - classifier.reread(attention_bias(gates), levelled).float()
             chosen = visible[:, position]
             # rounding is no effect
             effect = (own - averaged)[chosen].norm() + 1e-3 * own[chosen].norm() + ROUNDING
@@ -205,7 +202,7 @@ def measured_leak(classifier: TokenClassifier, *, last: bool = False) -> float |
     gates = torch.where(visible, 1.0, 0.0)
 
     def logits(moved: Tensor, gates: Tensor) -> Tensor:
-        return classifier(moved, attention_bias(gates).to(tokens.dtype)).float()
+        return classifier(moved, attention_bias(gates)).float()
 
     effects, left = [], []
     probes = 1 if last else 4  # for each sample, spread over the tokens of all

@@ -5,6 +5,7 @@ gate is added to the attention on its token in every block (Eqs. 8 and 9).
 """
 
 from collections.abc import Mapping
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -264,33 +265,24 @@ class Wrapped(nn.Module):
             raise ValueError(
                 "gradient checkpointing repeats the forward pass without gates; call model.gradient_checkpointing_disable()"
             )
-        classifier = self._classifier(args, inputs, self.attentions)
+        seen: dict[str, Any] = {"average": self.average, "reads_last": self.reads_last}
+        read = partial(TokenClassifier, self.model, args, inputs, self.fixed, **seen)
+        classifier = read(attentions=self.attentions)
         if self.leak is not None and classifier.tokens.shape[1] <= self.longest:
             return classifier
         if self.fixed is not None and not classifier.tokens.shape[1]:
             raise ValueError(
                 f"fixed is {self.fixed}, as many as there are positions, so that no token has a gate; fix fewer"
             )
-        classifier.attentions = None
         with evaluated(self.model):  # dropout in its embeddings would change the tokens
-            fixed = self._check(self._classifier(args, inputs))
+            fixed = self._check(read())
         classifier = classifier.fixing(fixed)
         classifier.average, classifier.reads_last = self.average, self.reads_last
+        classifier.attentions = self.attentions
         check_gradient(classifier)
         if self.leak is not None:
             self.fixed = fixed
-        classifier.attentions = self.attentions
         return classifier
-
-    def _classifier(
-        self, args: tuple[Any, ...], inputs: Mapping[str, Any], attentions: int | None = None
-    ) -> TokenClassifier:
-        return TokenClassifier(
-            *(self.model, args, inputs, self.fixed),
-            average=self.average,
-            reads_last=self.reads_last,
-            attentions=attentions,
-        )
 
     def _check(self, classifier: TokenClassifier) -> int:
         """Whether the model has the same logits through its tokens as by itself, what its head reads, the leak of a closed
