@@ -753,7 +753,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         """What the experts learn from, and their names, those of the preset unless others are chosen."""
         files = image_files(self.image_folder, outside=self.outside_images)
         kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
-        schema = data.schema(kinds, self.encoders, self.image_size, files, self.max_categories)
+        read = Schema.from_frame(data.every_row, kinds, self.encoders, self.image_size, files, self.max_categories)
+        schema = data.usable(read)
         names = choose_experts(self.experts, schema, experts)
         self._print(*schema.summary())
         cut = unread_contents(schema, data.every_row) if "network" in names else []

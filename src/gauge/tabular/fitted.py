@@ -175,7 +175,7 @@ class Fitted(Record, TableClassifier):
         known = as_pandas(X) if is_frame(X) else pd.DataFrame(index=range(len(rows)))
         chosen, labels = self._known_labels(X, self.target if y is None else y, rows)
         groups = choices.get("groups", self.groups if self.groups in known else None)
-        numbers = group_numbers(known, groups, len(rows))
+        numbers = group_numbers(known, groups)
         columns, classes = {str(name): name for name in known}, self.classes.tolist()
         by = [pick(columns, name, "column for subgroups") for name in as_names(choices.get("by", ()))]
         positive = positive_class(classes, choices.get("positive"), choices.get("threshold"))

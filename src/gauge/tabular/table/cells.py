@@ -87,13 +87,14 @@ def as_words(values: pd.Series) -> pd.Series:
     return values.astype(str).astype(object)
 
 
-def without_fraction(text: str) -> str:
-    """1.0 as 1, other texts as they are.
+def without_fraction(value: Any) -> str:
+    """A value as text without spaces around it, that of 1.0 is 1, since pandas turns integers into floats where cells are
+    missing.
 
-    >>> without_fraction("-7.0"), without_fraction("7.10")
+    >>> without_fraction(-7.0), without_fraction(" 7.10")
     ('-7', '7.10')
     """
-    return re.sub(r"^(-?\d+)\.0$", r"\1", text)
+    return re.sub(r"^(-?\d+)\.0$", r"\1", str(value).strip())
 
 
 def plain(column: pd.Series) -> pd.Series:

@@ -239,17 +239,22 @@ def accuracy(classes: np.ndarray, decided: np.ndarray, labels: pd.Series, weight
     return float(np.average((positions == decided)[known], weights=weights[known]))
 
 
-def group_numbers(frame: pd.DataFrame, groups: Any, rows: int) -> np.ndarray | None:
+def values_by_row(frame: pd.DataFrame, given: Any, what: str) -> pd.Series:
+    """A column of the table, by its name, or a value that is given for each row."""
+    if isinstance(given, str):
+        given = frame[pick({str(name): name for name in frame}, given, f"column of {what}s")]
+    values = pd.Series(given).reset_index(drop=True)
+    if len(values) != len(frame):
+        raise ValueError(f"there are {len(values)} {what}s for {len(frame)} rows; give a {what} for each row")
+    return values
+
+
+def group_numbers(frame: pd.DataFrame, groups: Any) -> np.ndarray | None:
     """The number of each row's group, from a column of the table or a value for each row; a missing value is a group of its
     own. None without groups."""
     if groups is None:
         return None
-    if isinstance(groups, str):
-        columns = {str(name): name for name in frame}
-        groups = frame[pick(columns, groups, "column of groups")]
-    groups = pd.Series(groups).reset_index(drop=True)
-    if len(groups) != rows:
-        raise ValueError(f"there are {len(groups)} groups for {rows} rows; give a group for each row")
+    groups = values_by_row(frame, groups, "group")
     numbers = pd.factorize(groups.astype(str).where(groups.notna()))[0]
     alone = np.flatnonzero(numbers < 0)
     numbers[alone] = numbers.max(initial=-1) + 1 + np.arange(len(alone))
@@ -424,7 +429,7 @@ def _type_name(label: Any) -> str:
 
 
 def _class_name(label: Any) -> str:
-    name = without_fraction(str(label).strip())
+    name = without_fraction(label)
     return name.capitalize() if name.lower() in ("true", "false") else name
 
 

@@ -1,16 +1,13 @@
 """Labelled: the rows of a table to learn from, with the numbers of their classes and their weights."""
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from gauge.tabular.table import inputs
 from gauge.tabular.table.cells import missing
-from gauge.tabular.table.columns import ImageFiles
 from gauge.tabular.table.schema import Encoded, Schema
 from gauge.tabular.table.splits import Splits
 from gauge.tabular.table.stream import Stream
@@ -52,17 +49,8 @@ class Labelled:
     def class_shares(self) -> np.ndarray:
         return np.bincount(self.every_label, minlength=len(self.classes)) / len(self.every_label)
 
-    def schema(
-        self,
-        specified: Mapping[str, str] | None,
-        encoders: Mapping[str, str | Path] | None,
-        image_size: int,
-        files: ImageFiles,
-        max_categories: int,
-    ) -> Schema:
+    def usable(self, schema: Schema) -> Schema:
         """The columns of all rows, but for those that no row with a label has: nothing tells what they mean."""
-        frame = self.every_row
-        schema = Schema.from_frame(frame, specified, encoders, image_size, files, max_categories)
         blank = [column.name for column in schema.columns if missing(self.frame[column.name]).all()]
         if not blank:
             return schema

@@ -8,8 +8,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gauge.choices import pick
-from gauge.tabular.table.inputs import as_pandas, check_weights, group_numbers, has_label, is_frame, labels_of
+from gauge.tabular.table.inputs import (
+    as_pandas,
+    check_weights,
+    group_numbers,
+    has_label,
+    is_frame,
+    labels_of,
+    values_by_row,
+)
 from gauge.tabular.table.numbers import Writing
 
 logger = logging.getLogger(__name__)
@@ -31,7 +38,7 @@ class Splits:
         if isinstance(rows, str | Path):
             raise ValueError("groups and time need all rows in memory; read the table first, or fit without them")
         frame = as_pandas(rows) if is_frame(rows) else pd.DataFrame(index=range(len(rows)))
-        numbers = group_numbers(frame, groups, len(frame))
+        numbers = group_numbers(frame, groups)
         if numbers is not None and len(np.unique(numbers)) < 2:
             raise ValueError("all rows belong to one group, and none could be held out; give groups of fewer rows")
         counted = has_label(labels_of(rows, y, len(frame))) & (check_weights(sample_weight, len(frame)) > 0)
@@ -101,11 +108,7 @@ def _grouped(groups: np.ndarray, labels: np.ndarray, count: int, seed: int) -> n
 
 def _times(frame: pd.DataFrame, time: Any) -> np.ndarray:
     """The time of each row as a number: dates in days, numbers as they are."""
-    if isinstance(time, str):
-        time = frame[pick({str(name): name for name in frame}, time, "column of times")]
-    values = pd.Series(time).reset_index(drop=True)
-    if len(values) != len(frame):
-        raise ValueError(f"there are {len(values)} times for {len(frame)} rows; give a time for each row")
+    values = values_by_row(frame, time, "time")
     known = values[values.notna()]
     writing = Writing.from_values(known) if len(known) else None
     if writing is None:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from gauge.choices import did_you_mean
 from gauge.randomness import sample_keys
+from gauge.tabular.table import inputs
 from gauge.tabular.table.arrays import ROWS_AT_ONCE, rows_at_once
 from gauge.tabular.table.columns import ImageFiles
 from gauge.tabular.table.files import read_rows, with_types
-from gauge.tabular.table.inputs import beside_missing, check_types, class_numbers, has_label, report_unlabelled
 from gauge.tabular.table.schema import Schema
 from gauge.training.device import pick_device
 
@@ -44,12 +43,10 @@ class Stream:
         labels: pd.Series | None = None
         coded, with_label, without = [], _Sample(seed), _Sample(seed)
         for part in read_rows(table, ROWS_AT_ONCE):
-            if target not in part:
-                hint = did_you_mean(target, part.columns) or f"the table has {list(part.columns)}"
-                raise ValueError(f"there is no column {target!r} with the labels; {hint}")
-            labels, codes = _different(labels, part[target])
+            column = inputs.without_target(part, target)[1]
+            labels, codes = _different(labels, column)
             coded.append(codes)
-            known = has_label(part[target])
+            known = inputs.has_label(column)
             with_label.add(part[known])
             without.add(part[~known])
         assert labels is not None  # a table has rows
@@ -63,7 +60,7 @@ class Stream:
 
     def class_numbers(self) -> tuple[np.ndarray, np.ndarray]:
         """The classes in order, and the number of the class of every row, in few bytes."""
-        classes, numbers = class_numbers(self.labels, len(self.codes))
+        classes, numbers = inputs.class_numbers(self.labels, len(self.codes))
         return classes, numbers.astype(np.min_scalar_type(len(classes)))[self.codes]
 
     def encoded(
@@ -93,7 +90,7 @@ class Stream:
 
         count = 0
         for part in read_rows(self.table, rows_at_once(schema.columns)):
-            labelled = _numbered(part[has_label(part[self.target])], count)
+            labelled = _numbered(part[inputs.has_label(part[self.target])], count)
             count += len(labelled)
             encoded = schema.encode(labelled, files)
             rows = np.flatnonzero(~encoded.empty & ~np.isin(labelled.index, held_out))
@@ -105,23 +102,23 @@ def _different(known: pd.Series | None, column: pd.Series) -> tuple[pd.Series, n
     """The different labels so far, among them one that is missing if there is one, and their positions for a column."""
     if column.dtype == object:
         column = column.where(column.notna())  # all that is missing is NaN
-        check_types(column.to_numpy())  # True and 1 are equal in Python, and lists have no hash
+        inputs.check_types(column.to_numpy())  # True and 1 are equal in Python, and lists have no hash
     new = column.drop_duplicates()
     every = new if known is None else pd.concat([known, new])
     if every.dtype == object:
-        check_types(every.to_numpy())
+        inputs.check_types(every.to_numpy())
     labels = every.drop_duplicates(ignore_index=True)
     return labels, pd.Index(labels).get_indexer(pd.Index(column)).astype(np.min_scalar_type(len(labels)))
 
 
 def _known(labels: pd.Series, codes: np.ndarray) -> tuple[pd.Series, np.ndarray]:
     """The different labels but for missing and blank ones, and the positions there of all rows that have one."""
-    known = has_label(labels)
+    known = inputs.has_label(labels)
     if known.all():
         return labels, codes
-    report_unlabelled(known[codes], pd.RangeIndex(len(codes)), use=True)
-    positions = np.cumsum(known) - 1
-    return beside_missing(labels[known]).reset_index(drop=True), positions.astype(codes.dtype)[codes[known[codes]]]
+    inputs.report_unlabelled(known[codes], pd.RangeIndex(len(codes)), use=True)
+    positions = (np.cumsum(known) - 1).astype(codes.dtype)
+    return inputs.beside_missing(labels[known]).reset_index(drop=True), positions[codes[known[codes]]]
 
 
 def _numbered(rows: pd.DataFrame, first: int) -> pd.DataFrame:

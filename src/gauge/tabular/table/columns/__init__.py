@@ -23,6 +23,7 @@ from gauge.data.graph import Graph
 from gauge.registry import COLUMNS
 from gauge.tabular.table.cells import missing, plain
 from gauge.tabular.table.guard import Limits, note
+from gauge.tabular.table.numbers import Writing
 
 if TYPE_CHECKING:
     from gauge.types import Encoder
@@ -178,7 +179,7 @@ class Column(ABC):
     def to_json(self) -> dict[str, Any]:
         values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # kinds are dataclasses
         return {"kind": self.kind} | {
-            name: asdict(each) if isinstance(each, Limits) else each for name, each in values.items()
+            name: asdict(each) if isinstance(each, Limits | Writing) else each for name, each in values.items()
         }
 
     @classmethod

@@ -131,18 +131,15 @@ class Category(Cell):
         others = [row for row in np.flatnonzero(np.isnan(codes)).tolist() if not is_missing(cells[row])]
         written = [self._known_word(cells[row]) for row in others]
         codes[others] = [known.get(word, math.nan) for word in written]
-        unknown = [row for row, word in zip(others, written, strict=True) if word not in known]
+        unknown = {row: word for row, word in zip(others, written, strict=True) if word not in known}
+        rows = list(unknown)
         if self.has_rare:
-            codes[unknown] = self.rare_code
-            new = [
-                row
-                for row, word in zip(others, written, strict=True)
-                if word not in known and word not in self.rare_numbers
-            ]
+            codes[rows] = self.rare_code
+            new = [row for row, word in unknown.items() if word not in self.rare_numbers]
             note(column, new, "was seen once in training or never, and is read as rare", share=self.once)
-        elif unknown:
-            first = f"{str(column.iloc[unknown[0]])!r:.100} {self.unread_reason}"
-            self.report_unreadable(column, unknown, first, share=self.once)
+        elif rows:
+            first = f"{str(column.iloc[rows[0]])!r:.100} {self.unread_reason}"
+            self.report_unreadable(column, rows, first, share=self.once)
         return codes
 
     def quick_number(self, value: Any) -> float | None:
@@ -155,7 +152,7 @@ class Category(Cell):
     def _known_word(self, cell: Any) -> str:
         """The category of a cell: as it is written, or the only one that differs from that in capital letters, spaces, or
         the way in which accents are encoded."""
-        word = _word(cell)
+        word = without_fraction(cell)
         known = word in self.codes or word in self.rare_numbers
         return word if known else self.alike.get(normal_form(word), word)
 
@@ -187,7 +184,7 @@ def _counts(values: pd.Series) -> Counter[str]:
     """How often each category occurs; none of the values is missing."""
     counts: Counter[str] = Counter()
     for text, count in Counter(values.map(str)).items():
-        counts[_word(text)] += count
+        counts[without_fraction(text)] += count
     return counts
 
 
@@ -200,8 +197,3 @@ def _rare(counts: Counter[str], limit: int) -> str:
         f"{rare} of {counts.total()} values are rare: the {limit} most frequent of {len(counts)} categories are kept, the "
         "others are one for the network; max_categories= (--max-categories) keeps more"
     )
-
-
-def _word(value: Any) -> str:
-    """The category of a cell; that of 1.0 is 1, since pandas turns integers into floats where cells are missing."""
-    return without_fraction(str(value).strip())

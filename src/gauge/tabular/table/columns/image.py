@@ -68,10 +68,8 @@ class Image(Content):
     @classmethod
     def inspect(cls, values: pd.Series, options: ReadOptions = ReadOptions()) -> tuple[np.ndarray, list[str]]:
         known = values.map(lambda value: not options.files.absence(str(value))).astype(bool)
-        given = as_words(values).str.match(cls.given) | values.map(lambda value: isinstance(value, np.ndarray)).astype(
-            bool
-        )
-        absent = (~known & ~given).to_numpy(bool)
+        arrays = values.map(lambda value: isinstance(value, np.ndarray)).astype(bool)
+        absent = (~known & ~arrays & ~as_words(values).str.match(cls.given)).to_numpy(bool)
         return absent, absent_files(values[absent], cls.kind)
 
     @staticmethod

@@ -4,7 +4,7 @@ import logging
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from itertools import takewhile
 from typing import Annotated, Any, ClassVar
@@ -206,9 +206,6 @@ class Number(Cell):
         return (
             "" if known and len(self.writing.unit) <= 100 else "its numbers are written in a way that is not supported"
         )
-
-    def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {"writing": asdict(self.writing)}
 
     @property
     def note(self) -> str:

@@ -103,10 +103,7 @@ class Vector(Content):
         return "" if usable and min(self.deviations) > 0 else "its vectors have no length, or no scale"
 
     def request_type(self, *, max_pixels: int) -> Any:
-        def check(value: Any) -> np.ndarray:
-            return self._read(value)
-
-        return Annotated[str | list[float | None], AfterValidator(check)] | None
+        return Annotated[str | list[float | None], AfterValidator(self._read)] | None
 
     def question(self) -> Question:
         return Question("text", f"{len(self.means)} numbers in brackets: [0.1, 0.2, ...].")
