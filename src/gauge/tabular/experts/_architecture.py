@@ -1,10 +1,7 @@
 """The network of a table before it is trained: units of cells, words and parts of images, a backbone, heads."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from pydantic import Field
 
-from gauge.choices import pick
 from gauge.encoders._with_whole import WithWhole
 from gauge.encoders.cells import Cells
 from gauge.encoders.flat_table import FlatTable
@@ -12,34 +9,18 @@ from gauge.nn.attention import Transformer
 from gauge.paper.network import Network
 from gauge.paper.units import UnitEncoder
 from gauge.plus.gauge_plus import GaugePlus
-from gauge.tabular.experts._recipe import SIZES, NetworkSize
+from gauge.tabular.experts._recipe import NetworkSize
 from gauge.tabular.table.columns import FINE_COLUMNS
 from gauge.tabular.table.schema import Schema
+from gauge.training.settings import Settings
 from gauge.types import Encoder
 
 
-@dataclass(frozen=True)
-class Architecture:
+class Architecture(Settings):
     """What a trained network is built from again, beside the columns of the table."""
 
-    classes: int
+    classes: int = Field(ge=1, strict=True)
     size: str
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """What was saved; an error if it is not of this form or asks for too much."""
-        types = {"classes": int, "size": str}
-        if {name: type(value) for name, value in content.items()} != types:
-            raise ValueError("the architecture of the network is not complete, or of another form")
-        architecture = cls(**content)
-        pick(SIZES, architecture.size, "size")
-        if architecture.classes < 1:
-            raise ValueError(f"the network has {architecture.classes} classes; there is at least one")
-        return architecture
-
-    def build(self, schema: Schema) -> GaugePlus:
-        """The network, with all of its tensors still to be loaded."""
-        return build(schema, self.classes, SIZES[self.size])
 
 
 def build(schema: Schema, classes: int, size: NetworkSize, *, pretrained: bool = False) -> GaugePlus:

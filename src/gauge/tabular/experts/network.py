@@ -1,7 +1,6 @@
 """The network: GAUGE+ on every cell, word and part of an image."""
 
 from copy import deepcopy
-from dataclasses import asdict
 from functools import cache
 from typing import Self
 
@@ -9,10 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gauge.choices import pick
 from gauge.plus.gauge_plus import GaugePlus
 from gauge.tabular.experts import Expert, Folds, Saved, Task, Training
-from gauge.tabular.experts._architecture import Architecture
+from gauge.tabular.experts._architecture import Architecture, build
 from gauge.tabular.experts._graph import GraphRows
+from gauge.tabular.experts._recipe import SIZES
 from gauge.tabular.experts._training import train_network
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -65,7 +66,7 @@ class NetworkExpert(Expert):
             val=dataset(encoded, "val", shown, task.labels).to(device) if len(val) else None,
             weights=weights.float().to(device),
         )
-        return cls(network, Architecture(task.classes, task.recipe.size), training)
+        return cls(network, Architecture(classes=task.classes, size=task.recipe.size), training)
 
     @property
     def device(self) -> torch.device:
@@ -111,17 +112,17 @@ class NetworkExpert(Expert):
 
     def save(self) -> Saved:
         state = {name: tensor.cpu().numpy() for name, tensor in self.network.state_dict().items()}
-        return Saved(state, asdict(self.architecture))
+        return Saved(state, self.architecture.model_dump())
 
     @classmethod
     def load(cls, saved: Saved, schema: Schema) -> Self:
-        architecture = Architecture.from_json(saved.metadata)
+        architecture = Architecture.parse(saved.metadata, "the architecture of the network")
         words = sum(len(getattr(column, "words", ())) for column in schema.columns)
         models = [model for column in schema.columns if (model := getattr(column, "model", None))]
         asked = words + architecture.classes + sum(model.parameters() for model in models)
         if asked > sum(array.size for array in saved.tensors.values()):
             raise ValueError(f"{saved.source} has fewer weights than its words, classes and encoders ask for")
-        network = architecture.build(schema)
+        network = build(schema, architecture.classes, pick(SIZES, architecture.size, "size"))
         state = {name: torch.from_numpy(array) for name, array in saved.tensors.items()}
         load_into(network, state, saved.source)
         return cls(network.eval(), architecture)
