@@ -62,7 +62,7 @@ class OfTexts(ScoreSource):
 
     @property
     def width(self) -> int:
-        return self.terms.count(self.name)
+        return len(self.terms.idf[self.name])
 
     def features(self, rows: Rows) -> tuple[Any, np.ndarray]:
         return self.terms.vectors(rows, self.name), rows.encoded.observed[self.modality]
@@ -147,7 +147,7 @@ def every_source(schema: Schema, terms: Terms, pixels: PixelComponents) -> dict[
         if column.categorical and column.level_count >= 20
     }
     for modality, column in schema.contents.items():
-        if column.name in terms:
+        if column.name in terms.idf:
             sources[column.name] = OfTexts(column.name, modality, terms)
         elif modality in pixels.directions:
             sources[column.name] = OfImages(modality, pixels)

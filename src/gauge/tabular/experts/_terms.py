@@ -4,7 +4,7 @@ scikit-learn learns the vocabularies; texts are read without it, as importing it
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -32,17 +32,6 @@ class Terms:
         }
         vocabularies = {name: each.get_feature_names_out().tolist() for name, each in fitted.items()}
         return cls(vocabularies, {name: each.idf_ for name, each in fitted.items()})
-
-    def __iter__(self) -> Iterator[str]:
-        """The names of the columns."""
-        return iter(self.idf)
-
-    def __len__(self) -> int:
-        return len(self.idf)
-
-    def count(self, name: str) -> int:
-        """How many terms a column has."""
-        return len(self.idf[name])
 
     @cached_property
     def _digests(self) -> dict[str, str]:

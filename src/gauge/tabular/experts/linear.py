@@ -97,7 +97,7 @@ class Linear(Expert):
     def _scale(self, setting: Setting) -> np.ndarray:
         """What each of the `features` is multiplied by while coefficients are learned."""
         numbers = int((self.cardinalities == 1).sum())
-        words = sum(self.terms.count(name) for name in self.terms)
+        words = sum(map(len, self.terms.idf.values()))
         others = len(self.cardinalities) + int(self._hot.sum())
         return np.repeat([1.0, setting.squares, 1.0, setting.texts], [numbers, numbers, others, words])
 
@@ -121,11 +121,11 @@ class Linear(Expert):
         squares = np.where(missing[:, numeric], 0.0, (numbers**2 - 1) / 2)
         hot = [cells[:, [index]] == np.arange(self.cardinalities[index]) for index in np.flatnonzero(~numeric)]
         table = np.concatenate([numbers, squares, missing, *hot], 1, dtype=np.float64)
-        if not self.terms:
+        if not self.terms.idf:
             return table
         from scipy import sparse
 
-        words = [self.text_scale * self.terms.vectors(rows, name) for name in self.terms]
+        words = [self.text_scale * self.terms.vectors(rows, name) for name in self.terms.idf]
         return sparse.hstack([sparse.csr_matrix(table), *words], format="csr")
 
     def export(self, rows: GraphRows) -> str:
@@ -138,8 +138,8 @@ class Linear(Expert):
             count = 2 * (self.cardinalities == 1).sum() + len(self.cardinalities) + self._hot.sum()
             weights, coefficients = coefficients[:count], coefficients[count:]
             scores = graph.node("Add", scores, graph.node("MatMul", table, graph.constant(weights)))
-        for name in self.terms:
-            weights, coefficients = np.split(coefficients, [self.terms.count(name)])
+        for name, idf in self.terms.idf.items():
+            weights, coefficients = np.split(coefficients, [len(idf)])
             scores = graph.node("Add", scores, self.terms.export(rows, name, self.text_scale * weights))
         return graph.node("LogSoftmax", scores, axis=1)
 
@@ -177,7 +177,7 @@ class Linear(Expert):
 
 def _settings(task: Task, features: Any) -> list[Setting]:
     ridge = [Setting(penalty) for penalty in (0.03, 0.3, 3.0)]
-    if task.terms:
+    if task.terms.idf:
         texts_beside = [Setting(0.03, texts=3.0), Setting(0.3, texts=3.0), Setting(0.03, texts=10.0)]
         return [*ridge, Setting(30.0), *(texts_beside if task.rows.schema.table else [])]
     if np.count_nonzero(features.any(0)) > 0.5 * len(features):  # a wide table
