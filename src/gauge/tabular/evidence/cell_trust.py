@@ -101,9 +101,9 @@ class Conditional:
     def probabilities(self, given: np.ndarray, bins: Bins) -> np.ndarray:
         """Of every bin: [rows, bins]."""
         if self.quantiles is None:
-            return softmax(_scores(self.scores[0], given), axis=1)
+            return softmax(self.scores[0](given), axis=1)
         assert bins.edges is not None
-        *means, scale = (_scores(each, given)[:, 0] for each in self.scores)
+        *means, scale = (each(given)[:, 0] for each in self.scores)
         errors = (bins.edges - np.mean(means, 0)[:, None]) / np.exp(scale)[:, None]
         below = np.interp(errors, self.quantiles, self.levels)
         return np.diff(below, prepend=0.0, append=1.0)
@@ -183,10 +183,9 @@ class CellTrust:
         guesses = np.empty(cells.shape)
         for index, bins in enumerate(self.bins):
             given = self.distribution(cells, index)
-            named = given[:, : len(bins.values)]
-            number = (
-                named.argmax(1) if bins.edges is None else (given.cumsum(1) < 0.5).sum(1).clip(max=len(bins.values) - 1)
-            )
+            number = (given.cumsum(1) < 0.5).sum(1).clip(max=len(bins.values) - 1)
+            if bins.edges is None:
+                number = given[:, : len(bins.values)].argmax(1)
             guesses[:, index] = bins.values[number]
         return guesses
 
@@ -267,10 +266,6 @@ def _hidden(cells: np.ndarray, draw: np.random.Generator) -> np.ndarray:
     """Return the rows with some of their cells missing, up to `HIDDEN` of them."""
     # largest share of the other cells that training hides
     return np.where(draw.random(cells.shape) < draw.uniform(0, 0.5, (len(cells), 1)), np.nan, cells)
-
-
-def _scores(scores: ForestScores, given: np.ndarray) -> np.ndarray:
-    return scores(given, threads=num_threads())
 
 
 def _predict(trees: "lightgbm.Booster", given: np.ndarray) -> np.ndarray:

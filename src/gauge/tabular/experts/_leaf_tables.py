@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from gauge.tabular.experts._forest import Forest, positions_within
+from gauge.training.device import num_threads
 
 if TYPE_CHECKING:
     import lightgbm
@@ -112,10 +113,10 @@ class ForestScores:
     def booster(self) -> "lightgbm.Booster":
         return self.forest.booster()
 
-    def __call__(self, cells: np.ndarray, *, threads: int = 1) -> np.ndarray:
+    def __call__(self, cells: np.ndarray) -> np.ndarray:
         if self.tables is not None:
             return self.tables.scores(cells)
-        scores = self.booster.predict(cells, raw_score=True, num_threads=threads)
+        scores = self.booster.predict(cells, raw_score=True, num_threads=num_threads())
         return np.asarray(scores).reshape(len(cells), self.forest.outputs)
 
 

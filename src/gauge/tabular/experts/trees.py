@@ -91,7 +91,7 @@ class Trees(Expert):
         if not len(rows):
             return np.zeros((0, self.forest.classes))
         cells = _cells(rows, self.pixels, self.scores.columns(rows))
-        scores = self.raw_scores(cells, threads=num_threads())
+        scores = self.raw_scores(cells)
         if self.forest.outputs == 1:
             scores = np.concatenate([np.zeros_like(scores), scores], 1)
         return np.asarray(log_softmax(scores, axis=1))
