@@ -54,10 +54,7 @@ class OutOfFold(Member):
         assert rows.fold is not None
         parts = [np.flatnonzero(rows.fold == number) for number in range(len(self.members))]
         every = [member.predict(rows.take(part)) for member, part in zip(self.members, parts, strict=True)]
-        log_probabilities = np.empty((len(rows), every[0].shape[1]))
-        for part, own in zip(parts, every, strict=True):
-            log_probabilities[part] = own
-        return log_probabilities
+        return np.concatenate(every)[np.argsort(np.concatenate(parts))]
 
 
 def fit_ensemble(task: Task, names: Sequence[str], *, prior: np.ndarray, validation: float) -> FittedEnsemble:
