@@ -37,8 +37,8 @@ KEY, CHECKSUM_KEY = "gauge", "gauge.sha256"  # of entries in the metadata of an 
 Vocabularies = Mapping[str, Mapping[str, int]]
 """The numbers of the terms that are counted in texts, by modality."""
 
-Values = Callable[[str], Sequence[Any]]
-"""The values of a column by its name."""
+Given = Callable[[Column], pd.Series]
+"""The cells of a column as they were given."""
 
 
 class ExportDescription(BaseModel):
@@ -144,6 +144,9 @@ class ExportedClassifier(TableClassifier):
     (True, [0, 1])
     """
 
+    columns: Sequence[Column] = ()
+    names: Sequence[str] = ()
+
     def __init__(
         self, path: str | Path, *, image_folder: str | Path | None = None, outside_images: bool = False
     ) -> None:
@@ -162,7 +165,7 @@ class ExportedClassifier(TableClassifier):
         try:
             self._describe(validated(ExportDescription, metadata))
             blank = dict.fromkeys(self._required)
-            self._run(self._feed(encode_row(self.columns, blank, self.files), lambda name: [None]), 1)
+            self._run(self._feed(encode_row(self.columns, blank, self.files), lambda each: column_of(each, [None])), 1)
         except Exception as error:  # whatever a forged description causes
             reason = " ".join(f"{error!r:.200}".split())
             raise ValueError(f"{path} does not describe a classifier ({reason}); export it again") from error
@@ -174,24 +177,15 @@ class ExportedClassifier(TableClassifier):
             raise ValueError("its classes and their weights differ in number")
         self.target, self.named, self.prediction_sets = about.target, about.named, about.prediction_sets
         self.vocabularies = numbered(about.vocabularies)
-        self._names = about.names
-        self._columns = columns_from_json(about.columns)
-        if list(about.missing_rates) != [column.name for column in self._columns]:
+        self.names, self.columns = about.names, columns_from_json(about.columns)
+        if list(about.missing_rates) != [column.name for column in self.columns]:
             raise ValueError("its missing rates are those of other columns")
-        self._training = Training(self._columns, about.missing_rates, about.training_rows)
+        self._training = Training(self.columns, about.missing_rates, about.training_rows)
         self._positions = flag_positions(self.columns)
         self._counted = {name: contents(self.columns)[name] for name in self.vocabularies}
         self._required = {column.name for column in self.columns}
-        self._known = {*self._required, *self._names, self.target}
+        self._known = {*self._required, *self.names, self.target}
         self._inputs = {value.name for value in self.session.get_inputs()}
-
-    @property
-    def columns(self) -> Sequence[Column]:
-        return self._columns
-
-    @property
-    def names(self) -> Sequence[str]:
-        return self._names
 
     @property
     def classes_(self) -> np.ndarray:
@@ -210,28 +204,16 @@ class ExportedClassifier(TableClassifier):
         with watched():
             frame = self.frame(X)
             encoded = encode_rows(self.columns, frame, self.files)
-            nothing = [None] * len(frame)
-            return self._probabilities(encoded, lambda name: frame[name].tolist() if name in frame else nothing)
+            nothing = pd.Series([None] * len(frame))
+            return self._probabilities(encoded, lambda each: column_of(each, frame.get(each.name, nothing).tolist()))
 
     def predict_row_with_observed(self, row: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
         with watched():
-            return self._probabilities(encode_row(self.columns, row, self.files), lambda name: [row[name]])
+            encoded = encode_row(self.columns, row, self.files)
+            return self._probabilities(encoded, lambda each: column_of(each, [row[each.name]]))
 
-    def _texts(self, values: Values) -> dict[str, Iterable[str]]:
-        """The whole texts of the columns whose terms are counted."""
-        texts: dict[str, Iterable[str]] = {}
-        for modality, column in self._counted.items():
-            cells = column.texts(column_of(column, values(column.name)))
-            assert cells is not None  # an expert has read them as texts
-            texts[modality] = cells
-        return texts
-
-    def _beside(self, values: Values) -> dict[str, np.ndarray]:
+    def _beside(self, given: Given) -> dict[str, np.ndarray]:
         """The rare categories of the columns that tell them apart, and the cycles of dates and times."""
-
-        def given(cell: Column) -> pd.Series:
-            return column_of(cell, values(cell.name))
-
         beside = {}
         if "rare" in self._inputs:
             rare = [cell for cell in cells(self.columns) if cell.tells_rare_apart]
@@ -241,17 +223,19 @@ class ExportedClassifier(TableClassifier):
         return beside
 
     def _probabilities(
-        self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], values: Values
+        self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], given: Given
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The probabilities of encoded rows, and which columns they have; `values` are those of a column by its name."""
+        """The probabilities of encoded rows, and which columns they have."""
         flags = np.concatenate([each if each.ndim == 2 else each[:, None] for _, each in encoded.values()], 1)
         observed = flags[:, self._positions]
         with watched() as watch:
             watch.add_rows(observed, self._training)
-        return self._run(self._feed(encoded, values), len(flags)), observed
+        return self._run(self._feed(encoded, given), len(flags)), observed
 
-    def _feed(self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], values: Values) -> dict[str, np.ndarray]:
-        feed = graph_inputs(encoded, self._texts(values), self.vocabularies) | self._beside(values)
+    def _feed(self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], given: Given) -> dict[str, np.ndarray]:
+        texts = {modality: column.texts(given(column)) for modality, column in self._counted.items()}
+        known = {modality: cells for modality, cells in texts.items() if cells is not None}
+        feed = graph_inputs(encoded, known, self.vocabularies) | self._beside(given)
         return {name: values for name, values in feed.items() if name in self._inputs}
 
     def _run(self, feed: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
