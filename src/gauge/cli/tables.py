@@ -60,10 +60,8 @@ def inspect(
         from gauge.tabular.table.paths import table_folder
 
     kinds, files = named("--column", column, KIND), ImageFiles(table_folder(table), outside_images)
-    inspection = inspect_table(
-        read_table_file(table), target=target, kinds=kinds, files=files, max_categories=max_categories
-    )
-    print(inspection.text())
+    rows = read_table_file(table)
+    print(inspect_table(rows, target=target, kinds=kinds, files=files, max_categories=max_categories).text())
 
 
 def predict(

@@ -71,27 +71,20 @@ def predict_rows(
 
 
 def predict_table(
-    classifier: TableClassifier,
-    table: Path,
-    write: Callable[[pd.DataFrame], object],
-    keep: Sequence[str] = (),
-    coverage: float | None = None,
-    *,
-    by_class: bool = False,
+    classifier: TableClassifier, table: Path, write: Callable[[pd.DataFrame], object], **options: Any
 ) -> ScoredRows:
-    """Predicts the files of a table and calls `write` with the predictions for each part."""
+    """Predicts the files of a table and calls `write` with the predictions for each part; `options` are those of
+    `predict_rows`."""
     count = ScoredRows()
     for part in read_rows(table, rows_at_once(classifier.columns)):
-        predictions = predict_rows(classifier, part, keep, coverage, by_class=by_class)
+        predictions = predict_rows(classifier, part, **options)
         write(predictions)
         count.rows += len(part)
-        if coverage is not None:
+        if "set_size" in predictions:
             count.sizes.update(predictions["set_size"])
         if classifier.target in part:
-            labels, predicted = (
-                class_positions(classifier.classes, each)
-                for each in (part[classifier.target], predictions["prediction"])
-            )
+            labels = class_positions(classifier.classes, part[classifier.target])
+            predicted = class_positions(classifier.classes, predictions["prediction"])
             count.labelled += int(has_label(part[classifier.target]).sum())
             count.known += int((labels >= 0).sum())
             count.right += int(((labels >= 0) & (labels == predicted)).sum())
