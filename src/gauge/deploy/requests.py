@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from gauge.tabular.saved.prediction_sets import check_coverage
-from gauge.tabular.table.cells import MISSING
+from gauge.tabular.table.cells import is_missing
 from gauge.tabular.table.columns import Cell, Column
 from gauge.tabular.table.guard import Watch
 
@@ -215,7 +215,7 @@ def _cell(value: Any) -> Any:
     max_cell_characters = 1000  # of a number or category; other kinds of columns have limits of their own
     if len(value) > max_cell_characters:
         raise ValueError(f"has {len(value)} characters; send at most {max_cell_characters} characters")
-    return None if value.strip().lower() in MISSING else value
+    return None if is_missing(value) else value
 
 
 def _more_tokens(body: bytes, most: int) -> bool:
@@ -270,7 +270,7 @@ def notes(columns: Sequence[Column], rows: Sequence[RowCells], observed: np.ndar
     ]
     for row, index in np.argwhere(~observed).tolist():
         value, column = rows[row][index], columns[index]
-        if value is not None and not (isinstance(value, str) and value.strip().lower() in MISSING):
+        if not is_missing(value):
             problem = f"{column.unread_reason}; counts as missing"
             by_row[row].append({"column": column.name, "value": shown(value), "note": problem})
     positions = {column.name: index for index, column in enumerate(columns)}
