@@ -1,6 +1,5 @@
 """An evaluation in words: tables for the terminal, and a page with curves that works offline, on a phone and on paper."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, isnan, nan
@@ -9,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from gauge.reports.templates import template
+from gauge.reports.templates import compact, template
 
 WIDTH, HEIGHT = 320.0, 250.0  # of a chart, in the units of its drawing
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 10.0, 10.0, 38.0  # margins for axes
@@ -229,4 +228,4 @@ def class_counts(classes: Sequence[Any], counts: Sequence[int]) -> str:
 def render_evaluation(page: EvaluationPage) -> str:
     """Return the whole HTML document: it loads nothing from elsewhere, has no script, and every text is escaped."""
     box = {"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM}
-    return re.sub(r"\n\s+", "\n", template("evaluation.html").render(page=page, box=box))
+    return compact(template("evaluation.html").render(page=page, box=box))

@@ -1,8 +1,5 @@
 """The evidence page: which evidence was trusted in every row of a table, in one HTML file that works offline."""
 
-import hashlib
-import re
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +12,7 @@ import pandas as pd
 from jaxtyping import UInt8
 from markupsafe import Markup
 
-from gauge.reports.templates import template
+from gauge.reports.templates import checksum, compact, template
 
 ColumnKind = Literal["number", "category", "text", "image"]
 State = Literal["observed", "missing"]
@@ -160,8 +157,7 @@ def render(page: EvidencePage) -> str:
     """Return the whole HTML document: it loads nothing from elsewhere, every text is escaped, and no script runs but its
     own."""
     judged = [row.label == row.prediction[0] for row in page.rows if row.label is not None]
-    script = _compact(files("gauge.reports").joinpath("evidence.js").read_text("utf-8"))
-    checksum = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    script = compact(files("gauge.reports").joinpath("evidence.js").read_text("utf-8"))
     return _rendered(
         "_page.html",
         page.rows,
@@ -173,7 +169,7 @@ def render(page: EvidencePage) -> str:
         doubts=sum(len(row.doubtful) for row in page.rows),
         overview=overview(page.rows, page.gains or page.effects),
         script=Markup(script),
-        checksum=Markup(checksum),
+        checksum=Markup(checksum(script)),
     )
 
 
@@ -189,12 +185,7 @@ def _rendered(layout: str, rows: Sequence[RowEvidence], **values: object) -> str
     values["parts"] = "modalities" if values["part"] == "modality" else f"{values['part']}s"
     # lines of a table that are always shown
     html = template("evidence.html").render(layout=layout, views=views, fold=12, **values)
-    return _compact(html)
-
-
-def _compact(text: str) -> str:
-    """Without indentation, which only readers of the template need."""
-    return re.sub(r"\n\s+", "\n", text)
+    return compact(html)
 
 
 class _Column(NamedTuple):

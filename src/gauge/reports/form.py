@@ -1,8 +1,6 @@
 """The form of `gauge serve --ui`: a page on which people fill in a row and read its prediction, in one HTML file."""
 
-import hashlib
 import re
-from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -10,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from gauge.reports.templates import template
+from gauge.reports.templates import checksum, template
 
 
 @dataclass(frozen=True)
@@ -28,12 +26,12 @@ def render_form(page: FormPage) -> tuple[str, str]:
     """Return the HTML document, which loads nothing from elsewhere, and its policy for the header `Content-Security-Policy`:
     a browser runs no script but its own."""
     script = files("gauge.reports").joinpath("form.js").read_text("utf-8")
-    html = template("form.html").render(page=page, script=Markup(script), checksum=Markup(_checksum(script)))
+    html = template("form.html").render(page=page, script=Markup(script), checksum=Markup(checksum(script)))
     (style,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
     policy = {
         "default-src": "'none'",
-        "script-src": _checksum(script),
-        "style-src": _checksum(style),
+        "script-src": checksum(script),
+        "style-src": checksum(style),
         "img-src": "data:",
         "connect-src": "'self'",
         "base-uri": "'none'",
@@ -41,7 +39,3 @@ def render_form(page: FormPage) -> tuple[str, str]:
         "frame-ancestors": "'none'",
     }
     return html, "; ".join(f"{name} {value}" for name, value in policy.items())
-
-
-def _checksum(text: str) -> str:
-    return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
