@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from gauge.tabular.evidence.explanation import TITLE
 from gauge.tabular.experts._ensemble import Ensemble
 from gauge.tabular.saved.description import Advice
 from gauge.tabular.saved.prediction_sets import PredictionSets
+from gauge.tabular.table.cells import written
 from gauge.tabular.table.columns import Column, Part
 from gauge.tabular.table.inputs import row_names
 from gauge.tabular.table.rows import Rows
@@ -60,7 +62,6 @@ class Reader:
         """Return the evidence of all rows, in order; `exact` adds the effect of each word and each part of an image."""
         probabilities = self.ensemble.predict(rows)
         decided = (probabilities * self.class_weight).argmax(1)
-        predictions = self._predictions(probabilities, decided)
         effects, towards = column_effects(self.ensemble, rows, decided)
         helps = self._helpful(frame, rows)
         nothing = tuple(_missing(column) for column in self.schema.columns)
@@ -69,23 +70,23 @@ class Reader:
         full = np.flatnonzero(~rows.encoded.empty)
         for index in np.split(full, range(1024, len(full), 1024)):
             read |= dict(self._batch(frame, rows.take(index), index))
-        evidence, names, words = [], row_names(frame.index), np.array(self.classes).astype(str)
+        evidence, names, words = [], row_names(frame.index), [str(label) for label in self.classes]
         held = None if self.sets is None else self.sets.contains(probabilities, rows.observed())
         for row in range(len(frame)):
-            units, images = read[row]
-            named = {str(name): str(self.classes[number]) for name, number in towards.iloc[row].items()}
-            units = self._with_effects(units, rows, row, int(decided[row]), effects.iloc[row], named, exact=exact)
+            (units, images), chosen = read[row], int(decided[row])
+            named = {str(name): words[number] for name, number in towards.iloc[row].items()}
+            units = self._with_effects(units, rows, row, chosen, effects.iloc[row], named, exact=exact)
             evidence.append(
                 RowEvidence(
                     f"{TITLE}{names[row]}",
-                    predictions[row],
+                    (words[chosen], float(probabilities[row, chosen])),
                     self._with_suggestions(units, rows.cells[row]),
                     images,
                     label=None if labels is None else labels[row],
                     effects={str(name): float(value) for name, value in effects.iloc[row].items()},
                     helpful=helps[row],
-                    ids={} if ids is None else {str(name): _shown(value) for name, value in ids.iloc[row].items()},
-                    plausible=None if held is None else tuple(words[held[row]].tolist()),
+                    ids={} if ids is None else {str(name): written(value) for name, value in ids.iloc[row].items()},
+                    plausible=None if held is None else tuple(compress(words, held[row])),
                 )
             )
         return tuple(evidence)
@@ -128,10 +129,6 @@ class Reader:
         # the table is the first modality
         return np.concatenate([np.repeat(scores[:, :1], len(self.schema.table), 1), scores[:, 1:]], 1)
 
-    def _predictions(self, probabilities: np.ndarray, decided: np.ndarray) -> list[tuple[str, float]]:
-        chosen = probabilities[np.arange(len(decided)), decided]
-        return list(zip((str(self.classes[index]) for index in decided), chosen.tolist(), strict=True))
-
     def _parts(self, row: pd.Series, inputs: Mapping[str, np.ndarray], observed: Flags) -> list[ColumnPart | None]:
         """Return what every unit stands for, in the order of the units; None for what is missing, for the padding of a text
         and for whole units."""
@@ -139,7 +136,7 @@ class Reader:
         if self.schema.table:
             for cell, value, flag in zip(self.schema.table, inputs["table"], observed["table"], strict=True):
                 rare = " (rare)" if value == cell.rare_code else ""
-                parts.append(ColumnPart(cell, Part(cell.name, _shown(row[cell.name]) + rare)) if flag else None)
+                parts.append(ColumnPart(cell, Part(cell.name, written(row[cell.name]) + rare)) if flag else None)
             parts += self._padding("table", len(self.schema.table))
         for modality, column in self.schema.contents.items():
             own = []
@@ -226,11 +223,6 @@ class Reader:
             if observed[modality]
         }
         return {name: GridImage(*image) for name, image in shown.items() if image is not None}
-
-
-def _shown(value: Any) -> str:
-    """Return a cell as people write it, without the noise of binary fractions."""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _missing(column: Column) -> Unit:

@@ -97,6 +97,11 @@ def without_fraction(value: Any) -> str:
     return re.sub(r"^(-?\d+)\.0$", r"\1", str(value).strip())
 
 
+def written(value: Any) -> str:
+    """A cell as people write it, without the noise of binary fractions."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
 def plain(column: pd.Series) -> pd.Series:
     """The column with texts, numbers, dates, durations, arrays of numbers and missing cells only: other objects become
     text."""

@@ -3,14 +3,13 @@
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from gauge.choices import pick
 from gauge.registry import COLUMNS
-from gauge.tabular.table.cells import missing, plain
+from gauge.tabular.table.cells import missing, plain, written
 from gauge.tabular.table.columns import IGNORE, MAX_CATEGORIES, Cell, ImageFiles, ReadOptions, infer_kind, pick_kind
 from gauge.tabular.table.inputs import as_pandas, has_label, target_problems, width_problems
 from gauge.tabular.table.numbers import are_whole, is_named, uses_decimal_commas
@@ -78,17 +77,13 @@ def inspect_table(
         if words := sorted(set(column[missing(column) & column.notna()].astype(str).str.strip()) - {""}):
             note = f"{note}; " * bool(note) + f"{', '.join(map(repr, words[:3]))} counts as missing"
         values = column[~mask]
-        example = _example(values.iloc[0]) if len(values) else ""
+        example = " ".join(written(values.iloc[0]).split())[:40] if len(values) else ""
         lines.append((name, kind, f"{100 * mask.mean():.1f} %", values.astype(str).nunique(), example, note))
     table = pd.DataFrame(lines, columns=["column", "kind", "missing", "distinct", "example", "note"])
     inspected = [COLUMNS.get(kind) for kind in table["kind"] if kind != IGNORE]
     problems += near_twins(np.stack(cells_read, 1)) if cells_read else []
     problems += width_problems(sum(issubclass(kind, Cell) for kind in inspected))
     return Inspection(table, problems, len(frame))
-
-
-def _example(value: Any) -> str:
-    return " ".join((f"{value:.6g}" if isinstance(value, float) else str(value)).split())[:40]
 
 
 def _inspect_column(column: pd.Series, kind: str, options: ReadOptions) -> tuple[np.ndarray, list[str]]:
@@ -202,7 +197,7 @@ def _known_labels(labels: pd.Series) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _target_problems(labels: pd.Series) -> Iterator[str]:
-    values = labels[labels.notna() & (labels.astype(str).str.strip() != "")]
+    values = labels[has_label(labels)]
     if len(values) < len(labels):
         count = len(labels) - len(values)
         yield f"{labels.name}: {count} labels are missing; columns and trust are learned from these rows, too"
