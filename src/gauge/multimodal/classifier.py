@@ -214,13 +214,8 @@ class GaugePlusClassifier:
         by_cell = [
             name for name in train.shapes if any(data.observed.get(name, data.labels).ndim > 1 for data in (train, val))
         ]
-        known = self.description.model_dump() | {
-            "shapes": train.shapes,
-            "dtypes": dtypes,
-            "by_cell": by_cell,
-            "scaled": scaled,
-        }
-        self.description = Description.parse(known, "the samples")
+        seen = {"shapes": train.shapes, "dtypes": dtypes, "by_cell": by_cell, "scaled": scaled}
+        self.description = Description.parse(self.description.model_dump() | seen, "the samples")
         module = self._build(train)
         train, val = self._on_device(train, module), self._on_device(val, module)
         settings = self.description.settings
@@ -304,14 +299,12 @@ class GaugePlusClassifier:
         names, data = list(self.description.shapes), self._on_device(data)
         counts = range(1, len(names)) if 2 ** len(names) - 1 <= MAX_SUBSETS else (1,)
         every = [str(Complete()), *(str(Missing(some)) for count in counts for some in combinations(names, count))]
-        lines = {}
+        lines, unknown = {}, dict.fromkeys(("accuracy", "low", "high", "log_loss"), float("nan"))
         for protocol in every if missing is None else [missing] if isinstance(missing, str) else missing:
             hidden = getattr(parse_protocol(protocol), "modalities", ())
             flags = [each.reshape(len(data), -1).any(1) for name, each in data.observed.items() if name not in hidden]
             rows = torch.stack(flags).any(0).nonzero()[:, 0] if flags else torch.arange(0)
-            lines[protocol] = dict.fromkeys(("accuracy", "low", "high", "log_loss"), float("nan")) | {
-                "samples": len(rows)
-            }
+            lines[protocol] = unknown | {"samples": len(rows)}
             if len(rows):
                 result = predict_split(self.module_, data if len(rows) == len(data) else data.take(rows), protocol)
                 low, high = result.interval(ACCURACY)

@@ -189,6 +189,7 @@ def section(by_table: Mapping[str, tuple[Predicted, np.ndarray]]) -> Section:
         "Boosted trees": "LightGBM with its defaults, on the same columns, with one more for every word of a text",
         "Logistic regression": "the same columns, blanks filled with the mean",
     }
+    cells = {name: tuple(estimate(each[name]) for each in predicted.values()) for name in notes}
     return Section(
         title="Tables with gaps" if several else "A table with gaps",
         asked=" ".join(f"{name.capitalize()}: {TABLES[name]().question}?" for name in by_table),
@@ -196,15 +197,7 @@ def section(by_table: Mapping[str, tuple[Predicted, np.ndarray]]) -> Section:
         best=best,
         text=f"{which} Cells are blank at random, the same ones for all models; {halves}. {developed}",
         columns=tuple(f"{100 * rate:.0f} % blank" for rate in predicted),
-        rows=tuple(
-            Row(
-                name,
-                note,
-                tuple(estimate(each[name]) for each in predicted.values()),
-                featured=name == "GaugeClassifier",
-            )
-            for name, note in notes.items()
-        ),
+        rows=tuple(Row(name, note, cells[name], featured=name == "GaugeClassifier") for name, note in notes.items()),
         findings=(*findings, *complete, *(map(alone, by_table) if several else ())),
     )
 

@@ -93,10 +93,7 @@ class TokenClassifier:
     def averages(self) -> list[Average]:
         """What the head may average: outputs of the last block, and of modules after it, with a vector for each position."""
         size, found = self.prefix.shape[1] + self.tokens.shape[1], list[nn.Module]()
-        outside = [
-            self.last_block,
-            *(each for name, each in self.model.named_modules() if not name.startswith(self.name)),
-        ]
+        outside = [each for name, each in self.model.named_modules() if not name.startswith(self.name)]
 
         def note(module: nn.Module, args: Any, output: Any) -> None:
             states = _states(output)
@@ -171,10 +168,9 @@ class TokenClassifier:
         return weights
 
     def attend(self, tokens: Float[Tensor, "b n c"], attn_bias: Tensor | None = None) -> AttentionBias:
-        bias = self._over_sequence(
-            tokens.new_zeros(tokens.shape[0], 1, 1, tokens.shape[1] + 1) if attn_bias is None else attn_bias
-        )
-        with AttentionBias(bias, keep=True) as attention:
+        if attn_bias is None:
+            attn_bias = tokens.new_zeros(tokens.shape[0], 1, 1, tokens.shape[1] + 1)
+        with AttentionBias(self._over_sequence(attn_bias), keep=True) as attention:
             self._run(tokens, {})
         return attention
 

@@ -60,18 +60,11 @@ def text_of(named: Mapping[str, Any]) -> Tensor | None:
 
 def contents(named: Mapping[str, Any]) -> list[Tensor]:
     """The inputs that are words or real numbers."""
-    # parts of the names of inputs that tell about others
-    return [
-        value
-        for name, value in named.items()
-        if isinstance(value, Tensor)
-        and not any(part in name for part in ("mask", "type", "position"))
-        and (
-            value.ndim > 1
-            if value.is_floating_point()
-            else value.ndim == 2 and value.dtype in (torch.int32, torch.int64)
-        )
-    ]
+    about = ("mask", "type", "position")  # parts of the names of inputs that tell about others
+    own = [each for name, each in named.items() if isinstance(each, Tensor) and not any(part in name for part in about)]
+    reals = [each for each in own if each.is_floating_point() and each.ndim > 1]
+    words = [each for each in own if each.dtype in (torch.int32, torch.int64) and each.ndim == 2]
+    return [*reals, *words]
 
 
 def altered(value: Any, contents: list[Tensor], *, one_word: bool = False) -> Any:

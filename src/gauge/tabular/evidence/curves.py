@@ -36,15 +36,10 @@ def charts(predictions: EvaluatedRows, threshold: Threshold | None) -> list[Char
     if predictions.positive is not None and shown:
         share = float((labels == predictions.positive).mean())
         precisions.append(Line(f"chance: {share:.2f}", [(0.0, share), (1.0, share)], "reference"))
+    note = "How many of those found are right, as more are found."
     result = [
         Chart("ROC curve", "The further up and left, the better.", "1 - specificity", "sensitivity", rocs),
-        Chart(
-            "Precision and recall",
-            "How many of those found are right, as more are found.",
-            "recall",
-            "precision",
-            precisions,
-        ),
+        Chart("Precision and recall", note, "recall", "precision", precisions),
         _calibration(predictions),
     ]
     return [*result, _decision_curve(predictions, threshold)] if predictions.positive is not None else result

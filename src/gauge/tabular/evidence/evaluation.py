@@ -192,12 +192,8 @@ class Evaluation(Mapping[str, float]):
         groups = " Intervals are made of whole groups." if grouped else ""
         chosen, by_missing, parts = "", self.by_missing.drop(columns="column", errors="ignore"), self.subgroups
         if self.threshold is not None:
-            rows = self.predictions
-            share = (
-                "probability"
-                if rows is None or len(rows.classes) == 2
-                else "share beside the most probable other class"
-            )
+            two = self.predictions is None or len(self.predictions.classes) == 2
+            share = "probability" if two else "share beside the most probable other class"
             chosen = f"{self.positive} from a {share} of {self.threshold.value:.3g} on ({self.threshold.chosen})."
         if len(parts):
             parts = parts.assign(part=parts["column"] + ": " + parts["part"]).drop(columns="column")

@@ -156,10 +156,9 @@ class Description(Record):
         columns = [str(column.get("name")) for column in self.schema.columns]
         experts = set(self.leaderboard["expert"]) - {"combined"}
         prior, sets = self.ensemble.prior, self.prediction_sets
+        counts = {len(self.classes), len(prior), len(self.class_weight)}
         rules = {
-            "the classes, their prior and their weights differ in number": len(self.classes)
-            == len(prior)
-            == len(self.class_weight),
+            "the classes, their prior and their weights differ in number": len(counts) == 1,
             "a column occurs twice": len(set(columns)) == len(columns),
             "missing_rates are not those of the columns": set(self.missing_rates) == set(columns),
             "advice is not that of the columns": self.advice is None or set(self.advice.columns) == set(columns),

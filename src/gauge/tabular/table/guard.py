@@ -64,9 +64,8 @@ class Limits:
             nearest = float(sizes.min() / 10 * (sizes.min() / np.quantile(sizes, 1 / 64)))
         parts = has_fraction(numbers)
         clock = clock and parts.mean() >= 1 - MOVED
-        ends, once = (
-            upper_share(count, len(numbers)) for count in (len(numbers) // 20, int((~parts).sum()) if clock else 0)
-        )
+        ends = upper_share(len(numbers) // 20, len(numbers))
+        once = upper_share(int((~parts).sum()) if clock else 0, len(numbers))
         lowest, highest = low - max(margin, 2 * (inner_low - low)), high + max(margin, 2 * (high - inner_high))
         if ratios:  # these have a sign
             lowest, highest = max(lowest, 0.0) if low >= 0 else lowest, min(highest, 0.0) if high <= 0 else highest

@@ -50,11 +50,8 @@ def as_pandas(rows: Any) -> pd.DataFrame:
 def check_array_like(rows: Any) -> None:
     """Rows without names have to be a matrix."""
     first = rows[0] if isinstance(rows, list) and rows else None
-    if (
-        rows is None
-        or isinstance(first, Mapping)
-        or (isinstance(rows, pd.Series | Mapping | str) and not hasattr(rows, "tocsr"))
-    ):
+    single = isinstance(rows, pd.Series | Mapping | str) and not hasattr(rows, "tocsr")
+    if rows is None or single or isinstance(first, Mapping):
         given, cure = f"a {type(rows).__name__}", "pd.DataFrame([row])"
         if first is not None:
             given, cure = "a list of mappings", "pd.DataFrame(rows)"

@@ -79,9 +79,8 @@ class Rows:
 
     @cached_property
     def _observed(self) -> np.ndarray:
-        return _read_only(
-            np.concatenate(list(map(per_column, self.encoded.observed.values())), 1)[:, self.schema.positions]
-        )
+        flags = np.concatenate(list(map(per_column, self.encoded.observed.values())), 1)
+        return _read_only(flags[:, self.schema.positions])
 
     def take(self, index: np.ndarray) -> "Rows":
         texts, rare = ({name: each[index] for name, each in own.items()} for own in (self.texts, self.rare))

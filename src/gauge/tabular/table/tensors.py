@@ -22,12 +22,10 @@ def batches(encoded: Encoded, device: torch.device, size: int = 1024) -> Iterato
     full = np.flatnonzero(~encoded.empty)
     for start in range(0, len(full), size):
         rows = full[start : start + size]
-        inputs, observed = tensors(
-            encoded.take(slice(start, start + size) if len(full) == len(encoded.empty) else rows)
-        )
+        own = encoded.take(slice(start, start + size) if len(full) == len(encoded.empty) else rows)
         inputs, observed = (
             {name: as_values(each).to(device, non_blocking=True) for name, each in part.items()}
-            for part in (inputs, observed)
+            for part in tensors(own)
         )
         yield Batch(inputs, observed, index=torch.from_numpy(rows).to(device))
 
