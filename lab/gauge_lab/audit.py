@@ -233,10 +233,8 @@ def _separation(values: Tensors, right: Bool[Tensor, "s n"], among: Bool[Tensor,
 
 
 def _curves(values: Tensors, right: Bool[Tensor, "s n"], among: Bool[Tensor, "s n"]) -> dict[str, list[float]]:
-    """The points of the curves of gate and trust that belong to `_separation`."""
+    """The points of the curves of gate and trust that belong to `_separation`, where that found two kinds."""
     labels = right[among].numpy()
-    if labels.all() or not labels.any():
-        return {}
     curves = {name: roc_curve(labels, values[name][among].numpy())[:2] for name in ("gate", "trust") if name in values}
     return {name: np.interp(np.linspace(0, 1, 51), fpr, tpr).round(4).tolist() for name, (fpr, tpr) in curves.items()}
 
@@ -251,12 +249,13 @@ def _wrong_evidence(findings: Audit, facts: Facts, values: Tensors, modality: Te
     count = among.float() @ member
     means = {name: (value * among).float() @ member / count.clamp_min(1) for name, value in values.items()}
     right = (sound & among).float() @ member == count
+    whole = _separation(means, right, count > 0)
     return replace(
         findings,
         observed_wrong=float((~sound[among]).float().mean()),
         separation_observed=apart,
-        separation_modalities=_separation(means, right, count > 0),
-        curves={"observed": _curves(means, right, count > 0)},
+        separation_modalities=whole,
+        curves={"observed": _curves(means, right, count > 0) if whole else {}},
     )
 
 

@@ -93,8 +93,8 @@ def pair_of(row: Seeds, other: Seeds) -> Paired | None:
     both = [(row[seed], other[seed]) for seed in seeds]
     (first, _), (second, _) = both[0]
     differences = [100 * (mine.value - theirs.value) for (mine, _), (theirs, _) in both]
-    shared = [_shared_stages(mine) | _shared_stages(theirs) for (mine, _), (theirs, _) in both]
-    clusters = connected(shared)
+    # the trained stages that seeds may share; one imputer serves all of them, so what is compared holds for that imputer
+    clusters = connected([_origin(mine)[0] | _origin(theirs)[0] for (mine, _), (theirs, _) in both])
     difference = Difference.from_values(differences, clusters, overlap=overlap_of(first))
     tested = not first.protocol.startswith("every") and all(path for pair in both for _, path in pair)
     return Paired(
@@ -121,12 +121,6 @@ def _on_backbones(row: Seeds, other: Seeds) -> Seeds:
     if any(result.config.get("epochs") != 0 for result, _ in row.values()):
         return row
     return {seed: row.get(seed) or row[seed % len(row)] for seed in {*row, *other}}
-
-
-def _shared_stages(result: Result) -> frozenset[str]:
-    """The trained stages that other seeds may share. One imputer serves all seeds, so it does not count: what is compared
-    holds for that imputer."""
-    return _origin(result)[0]
 
 
 def overlap_of(result: Result) -> float:

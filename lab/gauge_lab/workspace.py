@@ -92,8 +92,8 @@ class Workspace:
         path = job.model_path.parent / "experiment.json"
         checkpoint.write_text(path, job.experiment.model_dump_json(indent=2, exclude_unset=True) + "\n")
         assert isinstance(trained.module, Method)
-        metadata = dict(trained.metadata)
-        return trained.module, metadata | {"trained": metadata["trained"] | ({"stale": True} if trained.stale else {})}
+        training = trained.metadata["trained"] | ({"stale": True} if trained.stale else {})
+        return trained.module, {**trained.metadata, "trained": training}
 
     def run(self, experiment: Experiment, protocols: Sequence[str] = ()) -> list[tuple[Result, Path]]:
         """The results of the experiment under each protocol (by default the benchmark's), computed or loaded."""

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -57,23 +57,14 @@ def reproduce(
             _script(script, data, results, out)
 
 
-def _run(
-    run: "Run",
-    data: Path | None,
-    results: Path,
-    out: Path,
-    *,
-    jobs: int,
-    time_limit: str | None,
-    device: str | None,
-) -> None:
-    """Train and evaluate what is missing of a run, then audit it."""
+def _run(run: "Run", data: Path | None, results: Path, out: Path, *, device: str | None, **options: Any) -> None:
+    """Train and evaluate what is missing of a run, then audit it; `options` are those of `Execution`."""
     from gauge_lab.reproduce import experiments_of, saved, status
 
     workspace = out / run.benchmark
     source = None if data is None else str(data.resolve())
     if waiting := status(run, results, source).waiting:
-        execution = Execution(workspace, results / run.name, jobs, time_limit, device)
+        execution = Execution(workspace, results / run.name, device=device, **options)
         compare(waiting, run.protocols, execution, kept=saved(run, results))
     if run.audits:
         experiments = experiments_of(run, results, source)
@@ -150,12 +141,11 @@ def _shortened(rows: Iterable[str]) -> str:
 
 def _progress(state: "Status") -> str:
     """How many results of a run exist, what they took, and what the others need."""
-    parts = [f"{len(state.cells) - len(state.missing)} of {len(state.cells)} results"]
-    if state.machines:
-        parts.append(f"{state.minutes:.0f} min of training on {', '.join(state.machines)}")
-    else:
-        parts.append("never run here")
-    return ", ".join(parts) + (f"; needs {state.files}" if state.missing and state.files else "")
+    done = f"{len(state.cells) - len(state.missing)} of {len(state.cells)} results"
+    spent = (
+        f"{state.minutes:.0f} min of training on {', '.join(state.machines)}" if state.machines else "never run here"
+    )
+    return f"{done}, {spent}" + (f"; needs {state.files}" if state.missing and state.files else "")
 
 
 def _print_ages(manifest: "Manifest", results: Path) -> None:
