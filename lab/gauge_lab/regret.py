@@ -71,11 +71,11 @@ def regrets(scores: Scores) -> dict[str, Regret]:
     }
 
 
-def levels(scores: Scores, row: str, overlaps: Mapping[str, float], margin: float = MARGIN) -> list[Level]:
+def levels(scores: Scores, row: str, overlaps: Mapping[str, float]) -> list[Level]:
     """The row minus the best other one under every condition. `overlaps` are test rows / training rows of the benchmarks
     whose seeds divide the same rows (see `Difference`)."""
     compared = [
-        _level(benchmark, condition, cell, row, margin, overlaps.get(benchmark, 0.0))
+        _level(benchmark, condition, cell, row, overlaps.get(benchmark, 0.0))
         for benchmark, conditions in scores.items()
         for condition, cell in conditions.items()
     ]
@@ -88,14 +88,12 @@ def levels(scores: Scores, row: str, overlaps: Mapping[str, float], margin: floa
     ]
 
 
-def _level(
-    benchmark: str, condition: str, cell: Mapping[str, Mapping[int, float]], row: str, margin: float, overlap: float
-) -> Level:
+def _level(benchmark: str, condition: str, cell: Mapping[str, Mapping[int, float]], row: str, overlap: float) -> Level:
     others = {other: np.mean([*seeds.values()]) for other, seeds in cell.items() if other != row}
     best = max(others, key=others.__getitem__)
     differences = [cell[row][seed] - cell[best][seed] for seed in sorted(cell[row].keys() & cell[best].keys())]
     gap = Difference.from_values(differences, overlap=overlap)
-    return Level(benchmark, condition, best, gap.mean, gap.interval, gap.equivalence(margin), gap.not_behind(margin))
+    return Level(benchmark, condition, best, gap.mean, gap.interval, gap.equivalence(MARGIN), gap.not_behind(MARGIN))
 
 
 def _array(cells: Sequence[Mapping[str, Mapping[int, float]]], rows: Sequence[str]) -> np.ndarray:
