@@ -80,7 +80,7 @@ def predict_table(
         predictions = predict_rows(classifier, part, **options)
         write(predictions)
         count.rows += len(part)
-        if "set_size" in predictions:
+        if options.get("coverage") is not None:
             count.sizes.update(predictions["set_size"])
         if classifier.target in part:
             labels = class_positions(classifier.classes, part[classifier.target])

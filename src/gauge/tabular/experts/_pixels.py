@@ -36,11 +36,12 @@ class PixelComponents:
                 count = min(len(available), 2000)  # rows that components are learned from
                 chosen = available[np.linspace(0, len(available) - 1, count).astype(int)]
                 vectors = column.vectors(rows.encoded.inputs[modality][chosen])
-                mean, axes, scale = vectors.mean(0), np.eye(vectors.shape[1]), vectors.std(0)
                 if column.by_components:
                     count = min(30, len(chosen) - 1, vectors.shape[1])  # at most 30 components
                     found = PCA(count, svd_solver="randomized", random_state=0).fit(vectors)
                     mean, axes, scale = found.mean_, found.components_, np.sqrt(found.explained_variance_)
+                else:
+                    mean, axes, scale = vectors.mean(0), np.eye(vectors.shape[1]), vectors.std(0)
                 scale[scale < min_deviation] = np.inf  # all rows are alike
                 means[modality], directions[modality] = mean, axes / scale[:, None]
         return cls(means, directions)
