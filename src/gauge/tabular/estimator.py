@@ -73,7 +73,10 @@ class Forwarded(Generic[T]):
     def __get__(self, estimator: "GaugeClassifier", owner: type) -> T: ...
 
     def __get__(self, estimator: "GaugeClassifier | None", owner: type) -> Self | T:
-        return self if estimator is None else self.read(estimator.fitted_)
+        if estimator is None:
+            return self
+        check_is_fitted(estimator, "fitted_")
+        return self.read(estimator.fitted_)
 
     def __set__(self, estimator: "GaugeClassifier", value: T) -> None:
         raise AttributeError("a fitted attribute cannot be set; replace `fitted_`")
@@ -215,6 +218,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     experts_ = Forwarded(lambda fitted: list(fitted.experts))
     trust_ = Forwarded(lambda fitted: fitted.trust)
     leaderboard_ = Forwarded(lambda fitted: fitted.leaderboard)
+    feature_importances_ = Forwarded(lambda fitted: fitted.feature_importances())
     epochs_ = Forwarded(lambda fitted: fitted.training.epochs)
     cut_short_ = Forwarded(lambda fitted: fitted.training.cut_short)
     left_out_ = Forwarded(lambda fitted: list(fitted.left_out))
@@ -651,11 +655,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         """
         with self._ready(X) as (fitted, X):
             return fitted.audit(X, seed=seed)
-
-    @property
-    def feature_importances_(self) -> np.ndarray:
-        check_is_fitted(self, "fitted_")
-        return self.fitted_.feature_importances()
 
     @property
     def model_(self) -> "GaugePlus":
