@@ -34,7 +34,6 @@ from gauge.tabular.table import inputs
 from gauge.tabular.table.labelled import Labelled
 from gauge.tabular.table.rows import unread_contents
 from gauge.tabular.table.schema import Schema
-from gauge.tabular.table.splits import Splits
 from gauge.tabular.table.stream import Stream
 from gauge.training.device import cpu_threads, num_threads, pick_device
 
@@ -341,9 +340,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         check_options(type(self).__name__, options)
         preset = choose_preset(options, type(self)().get_params(deep=False))
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        data = replace(
-            self._labelled(X, y, sample_weight, seed), splits=Splits.from_table(X, y, groups, time, sample_weight)
-        )
+        data = self._labelled(X, y, sample_weight, seed).with_splits(X, y, groups, time, sample_weight)
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
         recipe = make_recipe(options, seed, len(data.classes))
         prepared, names = self._prepared(data, recipe, preset, groups, folder)
@@ -752,8 +749,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         """What the experts learn from, and their names, those of the preset unless others are chosen."""
         files = image_files(self.image_folder, outside=self.outside_images)
         kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
-        read = Schema.from_frame(data.every_row, kinds, self.encoders, self.image_size, files, self.max_categories)
-        schema = data.usable(read)
+        given = kinds, self.encoders, self.image_size, files, self.max_categories
+        schema = data.usable(Schema.from_frame(data.every_row, *given))
         names = choose_experts(self.experts, schema, experts)
         self._print(*schema.summary())
         cut = unread_contents(schema, data.every_row) if "network" in names else []
@@ -783,12 +780,12 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             prior = prepared.data.prior(prepared.every[: len(task.rows)])
             result = fit_ensemble(task, experts, prior=prior, validation=self.validation)
             learned = learn_from_held_out(*result.validated, trust, task=task)
-        known = learned.predictions if chooses else None
-        weights = np.array(class_weight) if known is None else score_weights(self.metric, known)
+        if chooses and learned.predictions is not None:
+            class_weight = score_weights(self.metric, learned.predictions)
         return {
             "schema": schema,
             "ensemble": result.ensemble,
-            "class_weight": weights,
+            "class_weight": np.array(class_weight),
             "trust": trust,
             "advice": learned.advice,
             "leaderboard": result.leaderboard,

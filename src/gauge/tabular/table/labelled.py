@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,6 +40,10 @@ class Labelled:
         if counted.all():
             return self
         return replace(self, frame=self.frame[counted], labels=self.labels[counted], weights=self.weights[counted])
+
+    def with_splits(self, rows: Any, y: Any, groups: Any, time: Any, weights: Any) -> "Labelled":
+        """The same, held out by groups or time."""
+        return replace(self, splits=Splits.from_table(rows, y, groups, time, weights))
 
     @property
     def every_row(self) -> pd.DataFrame:
