@@ -781,7 +781,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             result = fit_ensemble(task, experts, prior=prior, validation=self.validation)
             learned = learn_from_held_out(*result.validated, trust, task=task)
         if chooses and learned.predictions is not None:
-            class_weight = score_weights(self.metric, learned.predictions)
+            class_weight = score_weights(self.metric, learned.predictions).tolist()
         return {
             "schema": schema,
             "ensemble": result.ensemble,
