@@ -279,7 +279,11 @@ class Wrapped(nn.Module):
         classifier = classifier.fixing(fixed)
         classifier.average, classifier.reads_last = self.average, self.reads_last
         classifier.attentions = self.attentions
-        check_gradient(classifier)
+        try:
+            check_gradient(classifier)
+        except ValueError:
+            self.leak = None  # so that the next call is refused, too
+            raise
         if self.leak is not None:
             self.fixed = fixed
         return classifier
