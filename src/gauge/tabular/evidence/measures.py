@@ -10,21 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gauge.tabular.saved.prediction_sets import PredictionSets
-from gauge.training.metrics import (
-    ACCURACY,
-    AUC,
-    Groups,
-    OfRows,
-    area_under_curve,
-    bootstrap_at_once,
-    log_loss,
-    log_losses,
-    quantiles,
-    resampled_areas,
-    resampled_calibration_error,
-    resampled_log_loss,
-    wilson,
-)
+from gauge.training import metrics
 
 ENDS = ["value", "low", "high"]  # a score and its 95 % interval
 MAX_PARTS = 8  # of the rows by one column; numbers are divided at their quartiles
@@ -48,7 +34,7 @@ class EvaluatedRows:
     decided: np.ndarray
     classes: Sequence[Any]
     observed: np.ndarray
-    groups: Groups = None
+    groups: metrics.Groups = None
     positive: int | None = None
     class_weight: Sequence[float] = (1.0, 1.0)
 
@@ -71,15 +57,15 @@ class EvaluatedRows:
 def score_table(predictions: EvaluatedRows) -> pd.DataFrame:
     """Return a line for each model and metric, all of them from the same resamples."""
     labels, groups = predictions.labels, predictions.groups
-    scorers: dict[tuple[str, str], OfRows] = {}
+    scorers: dict[tuple[str, str], metrics.OfRows] = {}
     accuracies: dict[tuple[str, str], tuple[float, float, float]] = {}
     for name, probabilities in predictions.models.items():
         right = (predictions.decided if probabilities is predictions.own else probabilities.argmax(1)) == labels
         accuracies[name, "accuracy"] = share_interval(right, groups)
         scorers[name, "accuracy"] = partial(_mean, right)
-        scorers[name, "log_loss"] = resampled_log_loss(probabilities, labels)
-        scorers[name, "auc"] = resampled_areas(probabilities, labels)
-        scorers[name, "calibration_error"] = resampled_calibration_error(probabilities, labels)
+        scorers[name, "log_loss"] = metrics.resampled_log_loss(probabilities, labels)
+        scorers[name, "auc"] = metrics.resampled_areas(probabilities, labels)
+        scorers[name, "calibration_error"] = metrics.resampled_calibration_error(probabilities, labels)
         if predictions.positive is not None:
             scorers[name, "average_precision"] = resampled_average_precision(*predictions.one_class(probabilities))
 
@@ -87,7 +73,7 @@ def score_table(predictions: EvaluatedRows) -> pd.DataFrame:
         return np.stack([scorer(rows) for scorer in scorers.values()], 1)
 
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # where all labels are of one class
-        intervals = quantiles(bootstrap_at_once(score, labels, groups))
+        intervals = metrics.quantiles(metrics.bootstrap_at_once(score, labels, groups))
     lines, table = zip(score(np.arange(len(labels))[None])[0], *intervals, strict=True), []
     for (model, metric), line in zip(scorers, lines, strict=True):
         # accuracies have intervals like the shares of parts of the rows, which are never certain
@@ -96,7 +82,7 @@ def score_table(predictions: EvaluatedRows) -> pd.DataFrame:
     return pd.DataFrame(table, columns=["model", "metric", *ENDS])
 
 
-def _uncertain(area: Area, labels: np.ndarray, groups: Groups) -> Area:
+def _uncertain(area: Area, labels: np.ndarray, groups: metrics.Groups) -> Area:
     """Return an area under a curve and its interval. Where it is 1 or 0, which resamples do not change, that is Wilson's
     for as many rows, or groups, as the rarest class has."""
     value, low, high = area
@@ -111,7 +97,7 @@ def _mean(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return values[rows].mean(1)
 
 
-def resampled_average_precision(scores: np.ndarray, positive: np.ndarray) -> OfRows:
+def resampled_average_precision(scores: np.ndarray, positive: np.ndarray) -> metrics.OfRows:
     """Return the average precision of resamples, that of `sklearn.metrics`, which takes ten times as long in a bootstrap:
     counts by score take the place of an order for each resample."""
     values, rank = np.unique(-scores, return_inverse=True)
@@ -127,7 +113,7 @@ def resampled_average_precision(scores: np.ndarray, positive: np.ndarray) -> OfR
     return precision
 
 
-def share_interval(right: np.ndarray, groups: Groups = None) -> tuple[float, float, float]:
+def share_interval(right: np.ndarray, groups: metrics.Groups = None) -> tuple[float, float, float]:
     """Return the share of True values with Wilson's 95 % interval, NaN if there are none. Values in groups count as as many
     independent ones as would vary by chance as much as the groups do (Rao and Scott 1992), and never as more than there are.
 
@@ -143,10 +129,10 @@ def share_interval(right: np.ndarray, groups: Groups = None) -> tuple[float, flo
         varies = float(np.square(off).sum()) * len(off) / max(len(off) - 1, 1) / len(right) ** 2
         known = 0 < share < 1 and len(off) > 1  # or else nothing says how far groups vary: one value of each counts
         count = min(count, share * (1 - share) / max(varies, 1e-30)) if known else float(len(off))
-    return share, *wilson(share, count)
+    return share, *metrics.wilson(share, count)
 
 
-def operating_point(hits: np.ndarray, positive: np.ndarray, groups: Groups) -> pd.DataFrame:
+def operating_point(hits: np.ndarray, positive: np.ndarray, groups: metrics.Groups) -> pd.DataFrame:
     """Return sensitivity, specificity, PPV and NPV, each with the rows that it counts."""
     among = (positive, ~positive, hits, ~hits)
     right = (hits, ~hits, positive, ~positive)
@@ -171,17 +157,17 @@ def _part(predictions: EvaluatedRows, rows: np.ndarray, hits: np.ndarray | None)
     labels, probabilities = predictions.labels[rows], predictions.own[rows]
     groups = None if predictions.groups is None else predictions.groups[rows]
     line: dict[str, Any] = {"accuracy": share_interval(predictions.decided[rows] == labels, groups)}
-    area = area_under_curve(probabilities, labels)
+    area = metrics.area_under_curve(probabilities, labels)
     limits = (float("nan"), float("nan"))
     if len(np.unique(labels)) > 1 and np.isfinite(area):
-        limits = tuple(np.clip(AUC.interval(probabilities, labels, groups=groups), 0, 1).tolist())
+        limits = tuple(np.clip(metrics.AUC.interval(probabilities, labels, groups=groups), 0, 1).tolist())
     line["auc"] = _uncertain((area, *limits), labels, groups)
     if hits is not None:
         measured = operating_point(hits, labels == predictions.positive, groups)[:2]
         line |= {
             name: tuple(ends) for name, ends in zip(measured["metric"], measured[ENDS].to_numpy().tolist(), strict=True)
         }
-    return line | {"log_loss": log_loss(probabilities, labels)}
+    return line | {"log_loss": metrics.log_loss(probabilities, labels)}
 
 
 def divided(column: pd.Series) -> Parts:
@@ -243,18 +229,18 @@ def compare(predictions: EvaluatedRows, other: np.ndarray) -> pd.DataFrame:
     """Return the classifier minus another one: accuracy, AUC and log loss with intervals and paired tests."""
     own, labels, groups = predictions.own, predictions.labels, predictions.groups
     lines = []
-    for name, metric in (("accuracy", ACCURACY), ("AUC", AUC)):
-        if metric is ACCURACY or len(np.unique(labels)) > 1:
+    for name, metric in (("accuracy", metrics.ACCURACY), ("AUC", metrics.AUC)):
+        if metric is metrics.ACCURACY or len(np.unique(labels)) > 1:
             test = metric.compare(other, own, labels, groups)
             lines.append((name, test.difference, *test.interval, test.p_value, test.test))
-    change = log_losses(own, labels) - log_losses(other, labels)
-    low, high = quantiles(bootstrap_at_once(partial(_mean, change), labels, groups)).tolist()
+    change = metrics.log_losses(own, labels) - metrics.log_losses(other, labels)
+    low, high = metrics.quantiles(metrics.bootstrap_at_once(partial(_mean, change), labels, groups)).tolist()
     test_name = "t test of rows" if groups is None else "t test of groups"
     lines.append(("log loss", float(change.mean()), low, high, _paired_p(change, groups), test_name))
     return pd.DataFrame(lines, columns=["metric", "difference", "low", "high", "p", "test"])
 
 
-def _paired_p(change: np.ndarray, groups: Groups) -> float:
+def _paired_p(change: np.ndarray, groups: metrics.Groups) -> float:
     """Return the p value of Student's t test that the mean of changes, or of their sums over groups, is zero."""
     from scipy.stats import ttest_1samp
 

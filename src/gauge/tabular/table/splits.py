@@ -8,15 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gauge.tabular.table.inputs import (
-    as_pandas,
-    check_weights,
-    group_numbers,
-    has_label,
-    is_frame,
-    labels_of,
-    values_by_row,
-)
+from gauge.tabular.table import inputs
 from gauge.tabular.table.numbers import Writing
 
 logger = logging.getLogger(__name__)
@@ -37,11 +29,12 @@ class Splits:
             return cls()
         if isinstance(rows, str | Path):
             raise ValueError("groups and time need all rows in memory; read the table first, or fit without them")
-        frame = as_pandas(rows) if is_frame(rows) else pd.DataFrame(index=range(len(rows)))
-        numbers = group_numbers(frame, groups)
+        frame = inputs.as_pandas(rows) if inputs.is_frame(rows) else pd.DataFrame(index=range(len(rows)))
+        numbers = inputs.group_numbers(frame, groups)
         if numbers is not None and len(np.unique(numbers)) < 2:
             raise ValueError("all rows belong to one group, and none could be held out; give groups of fewer rows")
-        counted = has_label(labels_of(rows, y, len(frame))) & (check_weights(sample_weight, len(frame)) > 0)
+        weights, labels = inputs.check_weights(sample_weight, len(frame)), inputs.labels_of(rows, y, len(frame))
+        counted = inputs.has_label(labels) & (weights > 0)
         return cls(numbers, None if time is None else _times(frame, time)).take(np.flatnonzero(counted))
 
     def take(self, index: np.ndarray) -> "Splits":
@@ -108,7 +101,7 @@ def _grouped(groups: np.ndarray, labels: np.ndarray, count: int, seed: int) -> n
 
 def _times(frame: pd.DataFrame, time: Any) -> np.ndarray:
     """The time of each row as a number: dates in days, numbers as they are."""
-    values = values_by_row(frame, time, "time")
+    values = inputs.values_by_row(frame, time, "time")
     known = values[values.notna()]
     writing = Writing.from_values(known) if len(known) else None
     if writing is None:
