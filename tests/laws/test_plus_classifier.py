@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 from gauge import ExportedClassifier, GaugePlusClassifier, TrainSettings, check_encoder, explain, export
 from gauge.data import gather
 from gauge.data.mapped import read_dataset, write_dataset
+from gauge.multimodal.explanation import _hidden
 
 SETTINGS = TrainSettings(epochs=6, batch_size=32, learning_rate=5e-3, selection=("complete",))
 
@@ -287,6 +288,8 @@ def test_a_missing_modality_is_evaluated_on_samples_that_have_another(tmp_path):
     assert lines["samples"].tolist() == [200, 80, 200]
     assert lines["accuracy"]["missing=noise"] > 0.95
     assert lines["accuracy"]["missing=knows"] < 0.7, "samples without the noise kept what they know"
+    noisy = model.evaluate(data, ["missing=knows", "missing=knows,noisy=0.1"])
+    assert noisy["samples"].tolist() == [80, 80]
     alone = model.evaluate(gather({"knows": knows}, labels))
     assert alone["samples"].tolist() == [200, 0, 200]
     assert np.isnan(alone["accuracy"]["missing=knows"])
@@ -442,6 +445,62 @@ def test_pairs_and_loaders_of_them_give_the_same_samples():
     assert apart.observed["note"].tolist() == [False, True]
 
 
+class FirstThree(torch.utils.data.Dataset):
+    """A part of what it could give, as its length says."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, row):
+        return {"scan": torch.full((2,), float(row))}, row % 2
+
+
+def test_a_dataset_ends_at_its_length_and_what_is_masked_or_has_gradients_is_read_as_it_is_meant():
+    assert gather(FirstThree()).labels.tolist() == [0, 1, 0]
+    with pytest.raises(ValueError, match="labels are given twice, in the pairs and as labels="):
+        gather(FirstThree(), labels=[1, 1, 1])
+    masked = np.ma.masked_array(np.ones((2, 3)), mask=[[True, False, False], [False] * 3])
+    assert gather({"blood": masked}).observed["blood"].tolist() == [[False, True, True], [True] * 3]
+    assert not gather({"features": nn.Linear(2, 2)(torch.ones(3, 2))}).inputs["features"].requires_grad
+    for groups in (torch.zeros(2, dtype=torch.long), torch.zeros(3)):
+        with unchecked(), pytest.raises(ValueError, match="groups are a whole number for each of 3 samples, not "):
+            replace(gather(FirstThree()), groups=groups)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_a_module_of_ones_own_reads_zeros_for_samples_without_the_table(offset):
+    table = torch.randn(20, 4) + offset
+    table[::2] = torch.nan
+    data, given = gather({"table": table, "scan": torch.rand(20, 3)}, torch.arange(20) % 2), []
+    module = nn.Linear(4, 8)
+    module.register_forward_hook(lambda module, inputs, made: given.append(inputs[0]))
+    model = GaugePlusClassifier(
+        {"table": module, "scan": "mlp"}, [0, 1], settings=TrainSettings(epochs=1), verbose=False
+    )
+    with unchecked():
+        model.fit(data).predict(data)
+    assert (given[-1][::2] == 0).all()
+    assert given[-1].abs().max() < 10
+
+
+def test_words_of_a_sequence_of_codes_are_left_out_as_units_and_not_read_as_another_word():
+    codes, draw = torch.randint(1, 9, (40, 5), generator=torch.Generator().manual_seed(0)), nn.Embedding(9, 8)
+    data = gather({"words": codes, "blood": torch.rand(40, 3)}, (codes[:, 0] > 4).long())
+    settings = TrainSettings(epochs=3, learning_rate=1e-2)
+    with unchecked():
+        model = GaugePlusClassifier({"words": draw, "blood": "mlp"}, ["a", "b"], settings=settings, verbose=False).fit(
+            data
+        )
+        units = model.explain(data.take([0])).rows[0].units
+    assert [unit.name for unit in units[:5]] == [f"part {number}" for number in range(1, 6)]
+    model.module_.requires_grad_(False)
+    reading = model.module_.read(model._on_device(data.take([0])).batch(torch.arange(1)))
+    own, visible = model.module_.decide(reading).logits.softmax(1), reading.units.observed.clone()
+    visible[:, 0] = False
+    without = model.module_.decide(_hidden(model.module_, reading, visible)).logits.softmax(1)
+    assert units[0].used == pytest.approx(float((own - without)[0, own.argmax()]), abs=1e-6)
+
+
 class Double(nn.Module):
     def forward(self, values):
         return values.double()
@@ -460,8 +519,12 @@ class Double(nn.Module):
             "returns tuple for 3 samples; an encoder returns a tensor",
         ),
         (nn.Sequential(nn.Flatten(0), nn.Unflatten(0, (3, 32)), nn.Softmax(0)), "sample alone than in a batch|cannot"),
-        (nn.Embedding(9, 4), r"if they are codes, give whole numbers \(in check_encoder, dtype=torch.long\)"),
+        (
+            nn.Embedding(9, 4),
+            r"if they are codes, give a tensor of whole numbers \(in check_encoder, dtype=torch.long\)",
+        ),
         ("mlp", "an encoder is an nn.Module, not a str"),
+        (nn.LazyLinear(4), "LazyLinear has layers that do not know their size; call it once on samples"),
         (
             nn.Sequential(nn.Flatten(), Double()),
             "returns torch.float64, and the network reads torch.float32; end it with",

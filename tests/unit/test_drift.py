@@ -16,6 +16,24 @@ def test_rows_like_those_of_training_have_not_moved(ward):
     assert "no column moved" in str(drift)
 
 
+def test_many_rare_categories_do_not_move_by_themselves_and_a_frequent_one_does():
+    """Of categories with a long tail training has seen some by chance; every second table of more rows was called moved."""
+    draw, moved = np.random.default_rng(0), []
+
+    def table(rows):
+        words = pd.Series("v" + draw.zipf(2.0, rows).astype(str).astype(object))
+        return pd.DataFrame({"c": words, "x": draw.normal(size=rows), "y": draw.integers(0, 2, rows)})
+
+    for _ in range(6):
+        model = GaugeClassifier(preset="fast", experts="linear", random_state=0, verbose=False, trust=False)
+        with unchecked():
+            model.fit(table(200), "y")
+            more = table(1000)
+            moved.append(("c" in model.drift(more).moved, "c" in model.drift(more.assign(c="v2")).moved))
+    assert sum(alarm for alarm, _ in moved) == 0
+    assert all(found for _, found in moved)
+
+
 def test_values_and_missing_rates_that_moved_are_named_in_words(ward):
     draw = np.random.default_rng(0)
     new = visits(300, seed=7)

@@ -69,6 +69,19 @@ def test_rows_of_weight_zero_are_not_learned_from(numbers, table, caplog):
         fit(numbers, labels, -weight)
 
 
+@pytest.mark.parametrize("weight", [3, 30])
+def test_probabilities_of_noise_are_the_weighted_shares_of_the_classes(weight):
+    """Weights of experts came from rows held out that all counted alike, which undid what each expert had learned."""
+    draw = np.random.default_rng(0)
+    rows, labels = pd.DataFrame(draw.normal(size=(1000, 3)), columns=list("abc")), draw.random(1000) < 0.1
+    weights = np.where(labels, weight, 1.0)
+    with unchecked():
+        model = GaugeClassifier(preset="fast", trust=False, random_state=0, verbose=False)
+        model.fit(rows, labels, sample_weight=weights)
+    share = weights[labels].sum() / weights.sum()
+    assert model.predict_proba(rows)[:, 1].mean() == pytest.approx(share, abs=0.05)
+
+
 def test_log_probabilities_are_those_of_predict_proba_and_finite_for_a_class_without_weight(numbers, table):
     labels = table["diagnosis"].to_numpy()
     model = fit(numbers, labels, (labels != "wart").astype(float), experts="linear", trust=False)

@@ -57,7 +57,7 @@ def test_intervals_of_shares_are_wilsons_and_wider_where_groups_agree():
     low, high = share_interval(np.ones(10, bool), np.repeat(np.arange(5), 2))[1:]
     assert (round(low, 3), high) == (0.566, 1.0)  # five groups, all right
     equal = np.tile(np.arange(10) < 9, 40)  # in each of forty groups nine of ten, which had an interval without width
-    assert share_interval(equal, np.repeat(np.arange(40), 10)) == share_interval(equal)
+    assert share_interval(equal, np.repeat(np.arange(40), 10)) == pytest.approx(share_interval(equal), abs=0.002)
     assert share_interval(equal, np.zeros(400)) == (0.9, *metrics.wilson(0.9, 1))
     assert all(metrics.wilson(0.0, n)[0] == 0.0 and metrics.wilson(1.0, n)[1] == 1.0 for n in range(1, 3000))
 
@@ -70,11 +70,19 @@ def test_a_threshold_keeps_its_promise_on_the_rows_held_out():
     for share in (0.5, 0.9, 1.0):
         chosen = choose_threshold(f"sensitivity={share}", held_out, 1).value
         assert (p[labels == 1] >= chosen).mean() >= share
-        assert (p[labels == 1] > chosen).mean() < share  # no larger one does
+        assert (p[labels == 1] > p[p >= chosen].min()).mean() < share  # no larger one does
         chosen = choose_threshold(f"specificity={share}", held_out, 1).value
         assert (p[labels == 0] < chosen).mean() >= share
-    costs = {t: 5 * ((p < t) & (labels == 1)).sum() + ((p >= t) & (labels == 0)).sum() for t in p}
-    assert costs[choose_threshold("cost=5", held_out, 1).value] == min(costs.values())
+
+    def cost(t):
+        return 5 * ((p < t) & (labels == 1)).sum() + ((p >= t) & (labels == 0)).sum()
+
+    assert cost(choose_threshold("cost=5", held_out, 1).value) == min(map(cost, p))
+    few = np.repeat([0.3, 0.05], 50)  # of the first half a fifth is positive
+    tied = HeldOut(np.stack([1 - few, few], 1), (np.arange(100) % 5 == 0) & (few > 0.1))
+    for rule, positive in {"specificity=0.9": 0, "cost=0.5": 0, "sensitivity=0.9": 50, "cost=20": 50}.items():
+        assert (tied.probabilities * threshold_weights(rule, tied, 1, 2)).argmax(1).sum() == positive
+        assert not np.isin(choose_threshold(rule, tied, 1).value, few)  # a model of all rows has others
     assert choose_threshold(0.25, None, 1).value == 0.25
     for wrong in ("sensitivity", "sensitivity=95", "recall=0.9", "-1", "cost=0", "1.2.3"):
         with pytest.raises(ValueError, match=r"is not one; write a number from 0 to 1, sensitivity=0.95"):
@@ -212,6 +220,29 @@ def test_two_models_are_compared_on_the_same_rows(ward, other, evaluation):
             ward.model.evaluate(ward.test, against=wrong)
     assert same["difference"].abs().max() == 0
     assert same["p"].tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("groups", [4, 8, 40])
+def test_an_interval_of_few_groups_holds_the_truth_as_often_as_it_says(groups):
+    draw, held, number = np.random.default_rng(0), 0, np.repeat(np.arange(groups), 10)
+    for _ in range(400):
+        right = draw.random(10 * groups) < np.repeat(draw.beta(7, 3, groups), 10)
+        _, low, high = share_interval(right, number)
+        held += low <= 0.7 <= high
+    assert held >= 0.93 * 400
+
+
+def test_the_interval_of_a_log_loss_holds_the_truth_also_where_a_class_is_rare():
+    """Resamples within classes had the shares of the classes as if they were known."""
+    draw, held = np.random.default_rng(0), 0
+    for _ in range(60):
+        labels = (draw.random(300) < 0.1).astype(int)
+        constant = np.tile([0.9, 0.1], (300, 1))
+        rows = EvaluatedRows({"model": constant}, labels, np.zeros(300, int), ["no", "yes"], np.ones((300, 1), bool))
+        line = score_table(rows).set_index("metric").loc["log_loss"]
+        held += line["low"] <= -0.9 * np.log(0.9) - 0.1 * np.log(0.1) <= line["high"]
+    assert held >= 52
+    assert np.isnan(score_table(rows).set_index("metric").loc["calibration_error", "low"])
 
 
 def test_a_perfect_area_is_not_certain():

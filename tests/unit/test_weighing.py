@@ -32,7 +32,7 @@ def table(rows=150, seed=0):
 def given(logits, labels):
     """The answers of experts for rows that have all values, none of them hidden."""
     rows = len(labels)
-    return HeldOutLogits(rows, log_softmax(logits, axis=-1), np.ones(rows), labels, np.arange(rows) % 5)
+    return HeldOutLogits(rows, log_softmax(logits, axis=-1), np.ones(rows), labels, np.arange(rows) % 5, np.ones(rows))
 
 
 def able(labels, skill, seed):

@@ -74,6 +74,13 @@ class Dataset:
             for name, values in tensors.items():
                 if len(values) != rows:
                     raise ValueError(f"{kind}[{name!r}] has {len(values)} rows but there are {rows} labels; align them")
+        if self.groups is not None:
+            groups = torch.as_tensor(self.groups)
+            if groups.shape != (rows,) or groups.is_floating_point():
+                raise ValueError(
+                    f"groups are a whole number for each of {rows} samples, not {groups.dtype} of shape {list(groups.shape)}"
+                )
+            object.__setattr__(self, "groups", groups)
         unknown = set(self.observed) - set(self.inputs)
         if unknown:
             raise ValueError(f"observed names {sorted(unknown)}, which inputs does not have: {list(self.inputs)}")

@@ -12,16 +12,20 @@ from gauge.data.dataset import UNLABELLED, Dataset
 
 
 def gather(
-    samples: Mapping[str, Any] | Iterable[tuple[Mapping[str, Any], Any]], labels: Any = None, *, split: str = "train"
+    samples: Mapping[str, Any] | Iterable[tuple[Mapping[str, Any], Any]] | torch.utils.data.Dataset,
+    labels: Any = None,
+    *,
+    split: str = "train",
 ) -> Dataset:
     """Return samples and the numbers of their classes as one split of data.
 
     Parameters
     ----------
     samples
-        A tensor, an array, a list or a DataFrame for each modality, with one entry for each sample; or pairs (modalities,
-        label), such as a torch Dataset or a DataLoader without labels apart. A missing modality is None, or NaN throughout;
-        single cells of a table may be NaN too. Whole numbers are codes, but where `columns` or `mlp` read a table.
+        A tensor, an array, a list or a DataFrame of numbers for each modality, with one entry for each sample; or pairs
+        (modalities, label), such as a torch Dataset or a DataLoader without labels apart. A missing modality is None, or NaN
+        throughout; single cells of a table may be NaN or masked too. Whole numbers are codes, but where `columns` or `mlp`
+        read a table.
     labels
         The number of the class of each sample, from 0 up; without them samples can be predicted, but not trained on.
     split
@@ -39,7 +43,12 @@ def gather(
     ([False, True], [[True, False], [True, True]])
     """
     if not isinstance(samples, Mapping):
-        pairs = list(samples)
+        if labels is not None:
+            raise ValueError("labels are given twice, in the pairs and as labels=; leave one out")
+        indexed = hasattr(samples, "__getitem__") and not hasattr(
+            samples, "__iter__"
+        )  # a Dataset of torch has a length
+        pairs = [samples[row] for row in range(len(samples))] if indexed else list(samples)  # type: ignore[index, arg-type]
         if not all(
             isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], Mapping) for pair in pairs
         ):
@@ -86,6 +95,8 @@ def _is_class(label: Any) -> bool:
 
 def _column(name: str, given: Tensor | np.ndarray | Sequence[Any]) -> tuple[Tensor, Tensor]:
     """The values of a modality, and flags for its samples or cells."""
+    if isinstance(given, np.ma.MaskedArray):
+        given = np.where(np.ma.getmaskarray(given), np.float32(np.nan), given.data)
     if isinstance(given, pd.DataFrame):
         try:
             given = given.to_numpy(np.float32, copy=True)
@@ -94,7 +105,7 @@ def _column(name: str, given: Tensor | np.ndarray | Sequence[Any]) -> tuple[Tens
                 f"{name!r} has values that are no numbers ({error}); give codes or columns of numbers"
             ) from error
     if isinstance(given, Tensor) or (isinstance(given, np.ndarray) and given.dtype != object):
-        values, present = torch.as_tensor(given), torch.ones(len(given), dtype=torch.bool)
+        values, present = torch.as_tensor(given).detach(), torch.ones(len(given), dtype=torch.bool)
     else:
         values, present = _stacked(name, list(given))
     if values.is_complex():
@@ -113,7 +124,7 @@ def _column(name: str, given: Tensor | np.ndarray | Sequence[Any]) -> tuple[Tens
 def _stacked(name: str, given: list[Any]) -> tuple[Tensor, Tensor]:
     """The samples of a list as one tensor, and flags for those that are not None."""
     try:
-        known = [torch.as_tensor(each) for each in given if each is not None]
+        known = [torch.as_tensor(each).detach() for each in given if each is not None]
     except (RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"{name!r} has values that are no numbers ({error}); write NaN for a missing cell") from error
     shapes = {tuple(each.shape) for each in known}

@@ -52,7 +52,10 @@ class OwnEncoder(Encoder):
         return self
 
     def forward(self, x: Tensor, observed: Tensor) -> Float[Tensor, "b n c"]:
-        return _units(self.module, (x - self.center) / self.scale if self.center.ndim else x, observed)
+        if self.center.ndim:  # what is missing is zero behind the scaling, too
+            known = observed if observed.ndim > 1 else observed[:, None]
+            x = torch.where(known, (x - self.center) / self.scale, 0.0)
+        return _units(self.module, x, observed)
 
 
 def check_encoder(module: nn.Module, shape: Sequence[int], *, dtype: torch.dtype = torch.float32) -> None:
@@ -90,16 +93,23 @@ def _checked(module: nn.Module, shape: Sequence[int], dtype: torch.dtype) -> Flo
     if not isinstance(module, nn.Module):
         given = f"the class {module.__name__}" if isinstance(module, type) else f"a {name}"
         raise ValueError(f"an encoder is an nn.Module, not {given}; give a module (call its class), or a name of ours")
+    if any(isinstance(each, nn.UninitializedParameter) for each in module.parameters()):
+        raise ValueError(f"{name} has layers that do not know their size; call it once on samples, or give the sizes")
     module, device = copy.deepcopy(module).eval(), next(module.parameters(), torch.empty(0)).device
     readable = dtype.is_floating_point or dtype == torch.uint8  # bytes are read as numbers from 0 to 1
     samples = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0)) if readable else torch.zeros(3, *shape)
     samples = samples.to(device, None if readable else dtype)
     with torch.no_grad():
         try:
-            units, alone = _units(module, samples), [_units(module, sample[None]) for sample in samples]
+            units = _units(module, samples.clone())  # it may change them
+            alone = [_units(module, sample[None].clone()) for sample in samples]
         except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
             codes = dtype.is_floating_point and any(isinstance(each, nn.Embedding) for each in module.modules())
-            numbers = "; if they are codes, give whole numbers (in check_encoder, dtype=torch.long)" if codes else ""
+            numbers = (
+                "; if they are codes, give a tensor of whole numbers (in check_encoder, dtype=torch.long)"
+                if codes
+                else ""
+            )
             numbers = numbers if readable else "; if they are no codes, give bytes (torch.uint8) or torch.float32"
             raise ValueError(
                 f"{name} cannot read samples of shape {tuple(shape)} ({error}); change its layers, or the shape of the data "

@@ -129,7 +129,7 @@ class GaugePlusClassifier:
         if trust and not settings.corrupt:
             settings = settings.model_copy(update={"corrupt": Corruption(swapped=0.2)})
         given = classes if isinstance(classes, Iterable) and not isinstance(classes, str | Mapping | Set) else ()
-        names = [each.item() if isinstance(each, np.generic) else each for each in given]
+        names = [each.item() if isinstance(each, np.generic | Tensor) else each for each in given]
         if {*map(type, names)} not in ({int}, {bool}) and None not in names:
             names = list(map(str, names))
         if len({*names}) < max(2, len(names)) or None in names:
@@ -301,7 +301,8 @@ class GaugePlusClassifier:
         every = [str(Complete()), *(str(Missing(some)) for count in counts for some in combinations(names, count))]
         lines, unknown = {}, dict.fromkeys(("accuracy", "low", "high", "log_loss"), float("nan"))
         for protocol in every if missing is None else [missing] if isinstance(missing, str) else missing:
-            hidden = getattr(parse_protocol(protocol), "modalities", ())
+            parsed = parse_protocol(protocol)
+            hidden = getattr(getattr(parsed, "protocol", parsed), "modalities", ())
             flags = [each.reshape(len(data), -1).any(1) for name, each in data.observed.items() if name not in hidden]
             rows = torch.stack(flags).any(0).nonzero()[:, 0] if flags else torch.arange(0)
             lines[protocol] = unknown | {"samples": len(rows)}
@@ -545,8 +546,8 @@ def _named(encoder: str | tuple[str, Mapping[str, Any]] | nn.Module) -> tuple[st
 
 def _single(data: Dataset) -> Dataset:
     """The samples with numbers in single precision, as networks read them."""
-    double = {name: values.float() for name, values in data.inputs.items() if values.dtype == torch.float64}
-    return replace(data, inputs={**data.inputs, **double}) if double else data
+    single = {name: values.float() for name, values in data.inputs.items() if values.is_floating_point()}
+    return replace(data, inputs={**data.inputs, **single})
 
 
 def _within_one(values: Tensor, observed: Tensor) -> bool:

@@ -18,6 +18,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from gauge.data.images import part_names
+from gauge.encoders.cells import Cells
+from gauge.encoders.columns import Columns
 from gauge.masks import subsets
 from gauge.nn.tabular import by_cell
 from gauge.paper.explain import BatchExplanation, Explainable
@@ -69,7 +71,7 @@ def _part_names(method: GaugePlus, batch: Batch, columns: Mapping[str, Sequence[
             raise ValueError(f"columns= has {len(given)} names for {name!r} of {shapes}; name every column of a table")
     for name, units in method.encoder.unit_counts.items():
         count = units - (units > 1 and method.encoder.has_whole(name))
-        word = "column" if shapes[name] == (count,) else "part"
+        word = "column" if _has_cells(method, batch, name, count) else "part"
         numbered = part_names(count) if len(shapes[name]) == 3 else [f"{word} {part + 1}" for part in range(count)]
         names[name] = list(columns.get(name, numbered)) if word == "column" else numbered
     return names
@@ -109,7 +111,7 @@ class _Effects:
         units = effects[:, modality]
         for index, (name, parts) in enumerate(names.items()):
             first = int((modality < index).sum())
-            if len(parts) > 1 and batch.inputs[name].shape[1:] == (len(parts),):
+            if len(parts) > 1 and _has_cells(method, batch, name, len(parts)):
                 units[:, first : first + len(parts)] = lost(_without_cells(method, batch, name)).mT
             elif len(parts) > 1:
                 for position in range(first, first + len(parts)):
@@ -124,6 +126,13 @@ class _Effects:
             effects,
             units * seen,
         )
+
+
+def _has_cells(method: GaugePlus, batch: Batch, name: str, count: int) -> bool:
+    """Whether the parts of a modality are cells of a table: in a sequence of codes, no code stands for a missing word."""
+    values, encoder = batch.inputs[name], method.encoder.encoders[name]
+    table = values.is_floating_point() or any(isinstance(part, Columns | Cells) for part in encoder.modules())
+    return table and values.shape[1:] == (count,)
 
 
 def _hidden(method: GaugePlus, reading: PlusReading, visible: Bool[Tensor, "b n"]) -> PlusReading:
@@ -174,7 +183,8 @@ def _row(
             votes[name] = best(seen.heads[row, index])
         first = int((method.encoder.modality < index).sum())
         shown = parts if available[name] and len(parts) > 1 else [name]
-        cells = range(len(parts)) if available[name] and values.shape == (len(parts),) else [None] * len(shown)
+        by_part = available[name] and _has_cells(method, batch, name, len(parts))
+        cells = range(len(parts)) if by_part else [None] * len(shown)
         units += [_unit(seen, batch, row, first + i, name, shown[i], cell) for i, cell in enumerate(cells)]
     together = {
         " + ".join(name for name, keep in zip(names, kept, strict=True) if keep): float(those[row, own.argmax()])

@@ -252,7 +252,7 @@ def _delong_test(first: np.ndarray, second: np.ndarray, labels: np.ndarray, grou
     covariance = _delong([first[:, 1], second[:, 1]], labels, groups)
     variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
     difference = _auc(second, labels) - _auc(first, labels)
-    return (float(2 * ndtr(-abs(difference) / variance**0.5)) if variance > 0 else 1.0), (
+    return (float(2 * ndtr(-abs(difference) / variance**0.5)) if variance > 0 else float(difference == 0)), (
         "DeLong" if groups is None else "DeLong for groups (Obuchowski)"
     )
 

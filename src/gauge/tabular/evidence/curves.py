@@ -55,7 +55,7 @@ def _calibration(predictions: EvaluatedRows) -> Chart:
     order = np.argsort(p, kind="stable")
     points, spans = [], []
     for rows in np.array_split(order, min(10, len(order))):
-        share, low, high = share_interval(right[rows])
+        share, low, high = share_interval(right[rows], None if predictions.groups is None else predictions.groups[rows])
         points.append((float(p[rows].mean()), share))
         spans.append((low, high))
     end = _end(max(value for point in (*points, *spans) for value in point))

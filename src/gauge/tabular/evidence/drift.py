@@ -167,7 +167,8 @@ def measure_drift(
             words.append(f"{100 * now:.0f} % of the rows have values that training never saw, or cannot be read")
         if column.name in table:
             cell, numbers, old = table[column.name]
-            line["index"], moved = _values_moved(old, cell.counts(numbers), len(schema.columns))
+            unseen = int(unread[:, index].sum()) if cell.kind == "category" else None
+            line["index"], moved = _values_moved(old, cell.counts(numbers), len(schema.columns), unseen)
             words += [cell.shift(old, numbers, frame[cell.name])] if moved else []
             if cell.name in frame:
                 likeness[cell.far(frame[cell.name])] = 0.0
@@ -193,8 +194,12 @@ def _unread(frame: pd.DataFrame, rows: Rows) -> np.ndarray:
     return np.asarray(~np.stack(absent, 1) & ~rows.observed())
 
 
-def _values_moved(old: np.ndarray, new: np.ndarray, columns: int) -> tuple[float, bool]:
-    """The stability index of counts, and whether it is large and beyond chance."""
+def _values_moved(old: np.ndarray, new: np.ndarray, columns: int, unseen: int | None) -> tuple[float, bool]:
+    """The stability index of counts, and whether it is large and beyond chance. Of categories those that are expected in
+    fewer than five rows are one, with so many `unseen` ones: training saw some of them by chance."""
+    if unseen is not None and old.sum() and new.sum() + unseen:
+        rare = (old + new) * min(old.sum(), new.sum() + unseen) < 5 * (old.sum() + new.sum() + unseen)
+        old, new = (np.append(each[~rare], each[rare].sum() + more) for each, more in ((old, 0), (new, unseen)))
     both = old + new > 0
     if not new.sum() or not old.sum() or both.sum() < 2:
         return 0.0, False

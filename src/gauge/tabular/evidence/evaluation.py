@@ -164,7 +164,7 @@ class Evaluation(Mapping[str, float]):
             lead=f"{self.rows} labelled rows: {shares}. All intervals are 95 % intervals.",
             caution=self.doubt,
             figures={
-                reports.metric_name(metric): (f"{value:.3f}", f"{low:.3f} to {high:.3f}")
+                reports.metric_name(metric): (f"{value:.3f}", "" if np.isnan(low) else f"{low:.3f} to {high:.3f}")
                 for _, metric, value, low, high in own.itertuples(index=False)
             },
             operating=operating,

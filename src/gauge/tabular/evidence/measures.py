@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
 from gauge.tabular.saved.prediction_sets import PredictionSets
 from gauge.training import metrics
@@ -73,11 +74,13 @@ def score_table(predictions: EvaluatedRows) -> pd.DataFrame:
         return np.stack([scorer(rows) for scorer in scorers.values()], 1)
 
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # where all labels are of one class
-        intervals = metrics.quantiles(metrics.bootstrap_at_once(score, labels, groups))
+        intervals = metrics.quantiles(metrics.bootstrap_at_once(score, np.zeros_like(labels), groups))
     lines, table = zip(score(np.arange(len(labels))[None])[0], *intervals, strict=True), []
     for (model, metric), line in zip(scorers, lines, strict=True):
         # accuracies have intervals like the shares of parts of the rows, which are never certain
         ends = accuracies.get((model, metric), line)
+        if metric == "calibration_error":  # never below zero and too large by chance, in a resample twice
+            ends = ends[0], float("nan"), float("nan")
         table.append((model, metric, *(_uncertain(ends, labels, groups) if metric in AREAS else ends)))
     return pd.DataFrame(table, columns=["model", "metric", *ENDS])
 
@@ -128,7 +131,11 @@ def share_interval(right: np.ndarray, groups: metrics.Groups = None) -> tuple[fl
         off = np.bincount(number, right - share)
         varies = float(np.square(off).sum()) * len(off) / max(len(off) - 1, 1) / len(right) ** 2
         known = 0 < share < 1 and len(off) > 1  # or else nothing says how far groups vary: one value of each counts
-        count = min(count, share * (1 - share) / max(varies, 1e-30)) if known else float(len(off))
+        if known:  # by few groups not as well as Wilson takes for granted, but as Student does
+            less = (metrics.NORMAL_QUANTILE / stdtrit(len(off) - 1, 0.975)) ** 2
+            count = less * min(count, share * (1 - share) / max(varies, 1e-30))
+        else:
+            count = float(len(off))
     return share, *metrics.wilson(share, count)
 
 
@@ -234,7 +241,9 @@ def compare(predictions: EvaluatedRows, other: np.ndarray) -> pd.DataFrame:
             test = metric.compare(other, own, labels, groups)
             lines.append((name, test.difference, *test.interval, test.p_value, test.test))
     change = metrics.log_losses(own, labels) - metrics.log_losses(other, labels)
-    low, high = metrics.quantiles(metrics.bootstrap_at_once(partial(_mean, change), labels, groups)).tolist()
+    low, high = metrics.quantiles(
+        metrics.bootstrap_at_once(partial(_mean, change), np.zeros_like(labels), groups)
+    ).tolist()
     test_name = "t test of rows" if groups is None else "t test of groups"
     lines.append(("log loss", float(change.mean()), low, high, _paired_p(change, groups), test_name))
     return pd.DataFrame(lines, columns=["metric", "difference", "low", "high", "p", "test"])

@@ -62,15 +62,16 @@ def choose_threshold(rule: str | float, held_out: HeldOut | None, positive: int)
     p, is_positive = positive_share(held_out.probabilities, positive), held_out.labels == positive
     if not is_positive.any() or is_positive.all():
         raise ValueError(f"the rows held out are all of one kind, which says nothing of {rule}; give a number")
-    cuts = np.unique(p)
+    levels = np.unique(p)
+    # between neighbours: a model that learned from all rows gives them slightly other probabilities; the last is above all
+    cuts = (np.append(0.0, levels) + np.append(levels, max(1.0, np.nextafter(levels[-1], 2)))) / 2
     above = p[None] >= cuts[:, None]
     sensitivity, specificity = above[:, is_positive].mean(1), 1 - above[:, ~is_positive].mean(1)
     note = f"{rule} on {len(p)} rows held out from training"
     if kind == "sensitivity":
         return Threshold(float(cuts[sensitivity >= value - 1e-12].max()), note)
     if kind == "specificity":
-        enough = cuts[specificity >= value - 1e-12]
-        return Threshold(float(enough.min()) if len(enough) else float(np.nextafter(cuts.max(), 2)), note)
+        return Threshold(float(cuts[specificity >= value - 1e-12].min()), note)
     cost = value * (1 - sensitivity) * is_positive.sum() + (1 - specificity) * (~is_positive).sum()
     return Threshold(float(cuts[cost.argmin()]), note)
 

@@ -65,14 +65,15 @@ class Weights(NamedTuple):
         return np.asarray(softmax((self(share)[..., None] * logits).sum(1), axis=1))
 
     @classmethod
-    def learn(cls, votes: np.ndarray, share: np.ndarray, labels: np.ndarray, rows: int) -> Self:
-        """Return the weights that minimise the log loss of `combine`, which `rows` different rows say, plus |u|² / (2 rows
-        0.25²) + |v|² / (2 rows 0.5²): for a complete row u + v, prior deviations of a factor of 1.7 for an expert."""
+    def learn(cls, votes: np.ndarray, share: np.ndarray, labels: np.ndarray, counts: np.ndarray, rows: int) -> Self:
+        """Return the weights that minimise the log loss of `combine`, in which each row `counts`, and which `rows` different
+        rows say, plus |u|² / (2 rows 0.25²) + |v|² / (2 rows 0.5²): for a complete row u + v, prior deviations of a factor
+        of 1.7 for an expert."""
         from scipy.optimize import minimize
 
         logits, every = log_softmax(votes / votes.shape[1], axis=2), np.arange(len(labels))
         spread = np.array([[0.25], [0.5]])
-        powers = np.stack([np.ones_like(share), share])
+        powers, counts = np.stack([np.ones_like(share), share]), counts / counts.mean()
 
         def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
             learned = cls(*parameters.reshape(2, -1))
@@ -80,9 +81,10 @@ class Weights(NamedTuple):
             product = log_softmax((weights[..., None] * logits).sum(1), axis=1)
             change = np.exp(product)
             change[every, labels] -= 1
+            change *= counts[:, None]
             slopes = powers @ (weights * (change[:, None] * logits).sum(2)) / len(labels)
             penalty = np.stack(learned) / spread**2 / rows
-            value = (penalty * np.stack(learned)).sum() / 2 - product[every, labels].mean()
+            value = (penalty * np.stack(learned)).sum() / 2 - (counts * product[every, labels]).mean()
             return float(value), (slopes + penalty).ravel()
 
         start = np.zeros(2 * votes.shape[1])

@@ -73,10 +73,10 @@ def fit_ensemble(task: Task, names: Sequence[str], *, prior: np.ndarray, validat
     ensemble = Ensemble(experts, Weights.equal(len(experts)), prior, 1 / len(task.rows))
     if not folds:
         _warn_of_ignorance(task, experts)
-    board, validated, part = unscored(ensemble), *_validated(task, tried, ensemble, cross)
+    board, validated, part, counts = unscored(ensemble), *_validated(task, tried, ensemble, cross)
     if len(part):
         slow = [name for name in experts if not EXPERTS.get(name).cross_fitted]
-        board = weigh(*validated, part, rate=task.recipe.rate, slow=slow)
+        board = weigh(*validated, part, counts, rate=task.recipe.rate, slow=slow)
     labelled = len(task.rows)
     if task.streamed is not None:  # a sample of those that the network learned from
         learned = (expert.training.rows for expert in experts.values() if expert.training is not None)
@@ -116,9 +116,9 @@ def _fit_experts(task: Task, folds: Folds, names: Sequence[str]) -> tuple[dict[s
 
 def _validated(
     task: Task, folds: Folds, ensemble: Ensemble, cross: Cross
-) -> tuple[tuple[Ensemble, Rows, np.ndarray], np.ndarray]:
+) -> tuple[tuple[Ensemble, Rows, np.ndarray], np.ndarray, np.ndarray]:
     """Experts that predict the rows of the folds which all of them have, each row by those that have not seen it; then the
-    part of these rows that each belongs to, with those that stay together."""
+    part of these rows that each belongs to, with those that stay together, and what each row counts."""
     count = min(len(each) for each in cross.values())
     held_out = [rows for _, rows in folds[:count]]
     rows = np.concatenate([np.arange(0), *held_out])
@@ -134,7 +134,7 @@ def _validated(
         for index, (_, own) in enumerate(splits.folds(labels, 5, task.recipe.seed)):
             part[own] = index
     validated = replace(ensemble, experts=experts), replace(task.rows.take(rows), fold=number), labels
-    return validated, part
+    return validated, part, task.weights[rows]
 
 
 def _folds(task: Task, validation: float) -> Folds:

@@ -23,18 +23,19 @@ from gauge.training.metrics import SCORES, log_losses, scores
 @dataclass(frozen=True)
 class HeldOutLogits:
     """The log-probabilities of all experts for `rows` held out, first as they are, then with further values hidden; for each
-    of these the share of columns that are left, the right class, and the part that its row belongs to."""
+    of these the share of columns that are left, the right class, the part of its row, and what the row counts."""
 
     rows: int
     logits: np.ndarray
     share: np.ndarray
     labels: np.ndarray
     part: np.ndarray
+    counts: np.ndarray
     hidden_copies: ClassVar[int] = 2  # of each row held out, with further values hidden
 
     @classmethod
     def collect(
-        cls, ensemble: Ensemble, rows: Rows, labels: np.ndarray, part: np.ndarray, rate: float
+        cls, ensemble: Ensemble, rows: Rows, labels: np.ndarray, part: np.ndarray, counts: np.ndarray, rate: float
     ) -> "HeldOutLogits":
         """With up to `rate` of the values hidden."""
         every = np.arange(len(rows))
@@ -46,7 +47,7 @@ class HeldOutLogits:
         logits = np.concatenate([ensemble.votes(each) for each, _ in asked])
         share = np.concatenate([each.observed().mean(1) for each, _ in asked])
         row = np.concatenate([left for _, left in asked])
-        return cls(len(rows), logits, share, labels[row], part[row])
+        return cls(len(rows), logits, share, labels[row], part[row], counts[row])
 
     def learn(self, experts: Sequence[int], chosen: np.ndarray) -> Weights:
         """The weights of some of the experts that are best for the chosen rows. Rows as they are count as much as all
@@ -56,7 +57,7 @@ class HeldOutLogits:
             return Weights.equal(len(experts))
         index = np.concatenate([*[plain] * (self.hidden_copies - 1), np.flatnonzero(chosen)])
         votes = self.logits[index][:, list(experts)]
-        return Weights.learn(votes, self.share[index], self.labels[index], len(plain))
+        return Weights.learn(votes, self.share[index], self.labels[index], self.counts[index], len(plain))
 
     def cross_fitted(self, experts: Sequence[int]) -> np.ndarray:
         """The probabilities for rows as they are and then their copies, each with weights that come from the other parts."""
@@ -69,23 +70,31 @@ class HeldOutLogits:
 
 
 def weigh(
-    ensemble: Ensemble, rows: Rows, labels: np.ndarray, part: np.ndarray, *, rate: float, slow: Sequence[str] = ()
+    ensemble: Ensemble,
+    rows: Rows,
+    labels: np.ndarray,
+    part: np.ndarray,
+    counts: np.ndarray,
+    *,
+    rate: float,
+    slow: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Learn what each expert counts from rows held out, nothing for `slow` ones without which the log loss of these rows is
-    no larger, and return the leaderboard: what each scores alone and what it weighs, the least log loss first; `combined`
-    is all."""
+    """Learn the weights of experts from rows held out, each of which `counts`, nothing for `slow` ones without which the log
+    loss of these rows is no larger, and return the leaderboard: what each scores alone and what it weighs, the least log
+    loss first; `combined` is all."""
     max_rows = 2000  # held out that weights are learned from
     if len(rows) > max_rows:
         chosen = np.linspace(0, len(rows) - 1, max_rows).astype(int)
-        rows, labels, part = rows.take(chosen), labels[chosen], part[chosen]
+        rows, labels, part, counts = rows.take(chosen), labels[chosen], part[chosen], counts[chosen]
     names = list(ensemble.experts)
-    held_out = HeldOutLogits.collect(ensemble, rows, labels, part, rate)
+    held_out = HeldOutLogits.collect(ensemble, rows, labels, part, counts, rate)
     kept = list(range(len(names)))
     combined = held_out.cross_fitted(kept)
     for name in slow:
         if others := [index for index in kept if names[index] != name]:
             without = held_out.cross_fitted(others)
-            losses = [log_losses(each, held_out.labels).mean() for each in (without, combined)]
+            both = (log_losses(each, held_out.labels) for each in (without, combined))
+            losses = [np.average(each, weights=held_out.counts) for each in both]
             if broadcast(bool(losses[0] <= losses[1])):
                 kept, combined = others, without
     _set_weights(ensemble, held_out, kept)
