@@ -45,18 +45,7 @@ def gather(
     if not isinstance(samples, Mapping):
         if labels is not None:
             raise ValueError("labels are given twice, in the pairs and as labels=; leave one out")
-        indexed = hasattr(samples, "__getitem__") and not hasattr(
-            samples, "__iter__"
-        )  # a Dataset of torch has a length
-        pairs = [samples[row] for row in range(len(samples))] if indexed else list(samples)  # type: ignore[index, arg-type]
-        if not all(
-            isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], Mapping) for pair in pairs
-        ):
-            raise ValueError("samples are {name: values} for all, or a pair ({name: value}, label) for each; use these")
-        if pairs and isinstance(pairs[0][1], Tensor) and pairs[0][1].ndim:  # batches of a DataLoader
-            pairs = [pair for x, y in pairs for pair in _each(x, y)]
-        names = dict.fromkeys(name for modalities, _ in pairs for name in modalities)
-        samples, labels = {name: [x.get(name) for x, _ in pairs] for name in names}, [y for _, y in pairs]
+        samples, labels = _from_pairs(samples)
     columns = {name: _column(name, given) for name, given in samples.items()}
     rows = len(next(iter(columns.values()))[0]) if columns else 0
     if isinstance(labels, pd.Series):
@@ -76,6 +65,18 @@ def gather(
         raise ValueError(f"modalities have {counts} samples, and there are {len(numbers)} labels; align them")
     values, observed = ({name: column[part] for name, column in columns.items()} for part in (0, 1))
     return Dataset(split, values, numbers, observed)
+
+
+def _from_pairs(samples: Any) -> tuple[dict[str, list[Any]], list[Any]]:
+    """The values of each modality, None where a sample has none, and the labels, of pairs or batches of them."""
+    indexed = hasattr(samples, "__getitem__") and not hasattr(samples, "__iter__")  # a Dataset of torch has a length
+    pairs = [samples[row] for row in range(len(samples))] if indexed else list(samples)
+    if not all(isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], Mapping) for pair in pairs):
+        raise ValueError("samples are {name: values} for all, or a pair ({name: value}, label) for each; use these")
+    if pairs and isinstance(pairs[0][1], Tensor) and pairs[0][1].ndim:  # batches of a DataLoader
+        pairs = [pair for x, y in pairs for pair in _each(x, y)]
+    names = dict.fromkeys(name for modalities, _ in pairs for name in modalities)
+    return {name: [x.get(name) for x, _ in pairs] for name in names}, [y for _, y in pairs]
 
 
 def _each(batch: Mapping[str, Any], labels: Tensor) -> list[tuple[dict[str, Any], Tensor]]:
