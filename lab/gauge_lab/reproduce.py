@@ -148,7 +148,12 @@ def _age(result: Result) -> str:
     recorded = result.trained.get("code", NOT_RECORDED)
     if recorded == NOT_RECORDED:
         return NOT_RECORDED
-    return "current" if recorded == _code(experiment_of(result).model_dump_json(exclude_unset=True)) else "older"
+    return "current" if recorded == code_today(experiment_of(result)) else "older"
+
+
+def code_today(experiment: Experiment) -> str:
+    """The hash of the code that would train the experiment now."""
+    return _code(experiment.model_dump_json(exclude_unset=True))
 
 
 @cache
