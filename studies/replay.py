@@ -2,10 +2,10 @@
 
     python studies/replay.py --data DIR RUN ... [--minutes 30]
 
-Every row of a run is trained for one epoch on a few labelled samples and predicts test samples, once by the commit that trained
-its results and once by today's, on the same machine with the same arguments. Where weights and probabilities are the same bit for
-bit, the row counts as repeated. A GPU's own code (recorded steps, its half precision) is not run here. What is in
-studies/results/replay.json for today's code is not computed again.
+Every row of a run is trained for one epoch on a few labelled samples and predicts test samples, once by the commit that
+trained its results and once by today's, on the same machine with the same arguments. Where weights and probabilities are
+the same bit for bit, the row counts as repeated. A GPU's own code (recorded steps, its half precision) is not run here.
+What is in studies/results/replay.json for today's code is not computed again.
 """
 
 import argparse
@@ -85,7 +85,8 @@ def short(run: Any) -> dict[str, Any]:
     """The settings of a run for one epoch on few samples."""
     path = ROOT / "results" / run.settings if run.settings else None
     settings = yaml.safe_load(path.read_text(encoding="utf-8")) if path else {}
-    stages = {name: settings.get(name, {}) for name in {"plus", "backbone"} | {"finetune", "imputer"} & set(settings)}
+    names = {"plus", "backbone"} | {"baseline", "experts", "finetune", "imputer"} & set(settings)
+    stages = {name: settings.get(name, {}) for name in names}
     return (
         settings
         | {name: stage | {"epochs": 1, "batch_size": BATCH} for name, stage in stages.items()}

@@ -32,7 +32,7 @@ def rivals() -> dict[str, Rivals]:
     }
     views = {protocol: (folder, folder) for protocol, folder in TRAINED.items()}
     compared |= {f"handwritten, {row}": Rivals(PLUS, row, views) for row in (VOTE, HEADS_ONLY)}
-    compared["celeba, simmlm"] = Rivals(PLUS, "simmlm", dict.fromkeys(FACES, ("celeba/fair", "celeba/published")))
+    compared["celeba, simmlm"] = Rivals(PLUS, "simmlm", dict.fromkeys(FACES, ("celeba/regret", "celeba/regret")))
     compared["polymnist with 256 labels, augmented"] = Rivals(
         STUDENT, f"{VOTE}:student", dict.fromkeys(ETA, (AUGMENTED, AUGMENTED))
     )

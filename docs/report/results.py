@@ -16,8 +16,7 @@ from gauge_lab.tables import result_table
 ROOT = Path(__file__).parents[2]
 VOTES = "late_fusion:equal-votes"
 HEADS_ONLY = "gauge_plus:gauge_plus-heads-only"
-TRIAL = ("published", "equal", "fair")  # the runs of a benchmark whose rows have the same budget, or say what they have
-WITH_PLUS = ("polysum", "polysum_plain", "celeba_match", "ham10000")  # benchmarks whose run `plus` is of that kind
+TRIAL = ("regret", "published", "equal", "fair")  # the runs of a benchmark whose rows have the same budget, or say what they have
 TIMINGS, STUDIES = ROOT / "perf" / "results", ROOT / "studies" / "results"
 
 
@@ -203,9 +202,10 @@ def rows_in(*folders: str) -> dict[str, str]:
 
 
 def trial(benchmark: str) -> dict[str, str]:
-    """The rows of a benchmark's fair trial. Those with the budget of GAUGE+ come before the same rows with another one."""
-    runs = (*TRIAL, "plus") if benchmark in WITH_PLUS else TRIAL
-    return rows_in(*(f"{benchmark}/{run}" for run in runs))
+    """The rows of a benchmark's fair trial. Those with the budget of GAUGE+ come before the same rows with another one; the
+    network of an older GAUGE+ does not count."""
+    rows = rows_in(*(f"{benchmark}/{run}" for run in TRIAL))
+    return {row: folder for row, folder in rows.items() if row != HEADS_ONLY}
 
 
 def measured(folders: Mapping[str, str]) -> dict[str, str]:

@@ -17,20 +17,28 @@ MARGIN = 1.0  # points within which two rows are level
 
 @dataclass(frozen=True)
 class Regret:
-    """The regret of one row on each benchmark, and its mean and maximum over them with 95 % intervals over seeds."""
+    """The regret of one row on each benchmark, and its mean and maximum over them."""
 
     benchmarks: Mapping[str, float]
-    mean: float
-    mean_interval: tuple[float, float]
-    worst: float
-    worst_interval: tuple[float, float]
+
+    @property
+    def mean(self) -> float:
+        return sum(self.benchmarks.values()) / len(self.benchmarks)
+
+    @property
+    def worst(self) -> float:
+        return max(self.benchmarks.values())
+
+    def behind(self, other: "Regret") -> Difference:
+        """How much more regret than another row it has, with benchmarks as the sample."""
+        return Difference.from_values([value - other.benchmarks[name] for name, value in self.benchmarks.items()])
 
 
 @dataclass(frozen=True)
 class Level:
     """One row minus the best other row under one condition, in points, with its 95 % interval. `p_level` tests that they are
-    level, `p_not_behind` that the row is not behind by the margin or more; both are corrected by Holm over benchmarks and
-    conditions, and None for fewer than three seeds."""
+    level, `p_not_behind` that the row is not behind by the margin or more, `p_behind` that it is; each is corrected by Holm
+    over benchmarks and conditions, and None for fewer than three seeds."""
 
     benchmark: str
     condition: str
@@ -39,11 +47,11 @@ class Level:
     interval: tuple[float, float] | None
     p_level: float | None
     p_not_behind: float | None
+    p_behind: float | None
 
 
 def regrets(scores: Scores) -> dict[str, Regret]:
-    """The regrets of the rows that every condition has. For the intervals seeds are drawn anew, the same for all rows of a
-    benchmark, so that the best row may be another one in each draw.
+    """The regrets of the rows that every condition has.
 
     >>> scores = {"sums": {"complete": {"joint": {0: 90.0, 1: 92.0}, "votes": {0: 60.0, 1: 58.0}}}}
     >>> regrets(scores)["votes"].worst
@@ -51,24 +59,8 @@ def regrets(scores: Scores) -> dict[str, Regret]:
     """
     cells = [cell for conditions in scores.values() for cell in conditions.values()]
     rows = [row for row in cells[0] if all(row in cell for cell in cells)]
-    arrays = [_array(list(conditions.values()), rows) for conditions in scores.values()]
-    points = np.stack([_regret(array) for array in arrays])
-    draw = np.random.default_rng(0)
-    drawn = [
-        [_regret(array[..., draw.integers(array.shape[-1], size=array.shape[-1])]) for array in arrays]
-        for _ in range(2000)  # resamples
-    ]
-    low, high = np.quantile([np.mean(drawn, axis=1), np.max(drawn, axis=1)], (0.025, 0.975), axis=1)
-    return {
-        row: Regret(
-            dict(zip(scores, points[:, at].tolist(), strict=True)),
-            float(points[:, at].mean()),
-            (float(low[0, at]), float(high[0, at])),
-            float(points[:, at].max()),
-            (float(low[1, at]), float(high[1, at])),
-        )
-        for at, row in enumerate(rows)
-    }
+    points = {name: _regret([*conditions.values()], rows) for name, conditions in scores.items()}
+    return {row: Regret({name: own[row] for name, own in points.items()}) for row in rows}
 
 
 def levels(scores: Scores, row: str, overlaps: Mapping[str, float]) -> list[Level]:
@@ -80,10 +72,10 @@ def levels(scores: Scores, row: str, overlaps: Mapping[str, float]) -> list[Leve
         for condition, cell in conditions.items()
     ]
     tested = [level for level in compared if level.p_level is not None]
-    level_ps = iter(holm([level.p_level or 0.0 for level in tested]))
-    behind_ps = iter(holm([level.p_not_behind or 0.0 for level in tested]))
+    names = ("p_level", "p_not_behind", "p_behind")
+    corrected = zip(*(holm([getattr(level, name) for level in tested]) for name in names), strict=True)
     return [
-        level if level.p_level is None else replace(level, p_level=next(level_ps), p_not_behind=next(behind_ps))
+        level if level.p_level is None else replace(level, **dict(zip(names, next(corrected), strict=True)))
         for level in compared
     ]
 
@@ -93,17 +85,14 @@ def _level(benchmark: str, condition: str, cell: Mapping[str, Mapping[int, float
     best = max(others, key=others.__getitem__)
     differences = [cell[row][seed] - cell[best][seed] for seed in sorted(cell[row].keys() & cell[best].keys())]
     gap = Difference.from_values(differences, overlap=overlap)
-    return Level(benchmark, condition, best, gap.mean, gap.interval, gap.equivalence(MARGIN), gap.not_behind(MARGIN))
+    tests = gap.equivalence(MARGIN), gap.not_behind(MARGIN), gap.behind(MARGIN)
+    return Level(benchmark, condition, best, gap.mean, gap.interval, *tests)
 
 
-def _array(cells: Sequence[Mapping[str, Mapping[int, float]]], rows: Sequence[str]) -> np.ndarray:
-    """[conditions, rows, seeds], for the seeds that all of them have."""
+def _regret(cells: Sequence[Mapping[str, Mapping[int, float]]], rows: Sequence[str]) -> dict[str, float]:
+    """The distance of each row to the best one, averaged over conditions, for the seeds that all rows have."""
     seeds = sorted(set.intersection(*(set(cell[row]) for cell in cells for row in rows)))
     if not seeds:
         raise ValueError(f"the rows {', '.join(rows)} have no seed in common; run them with the same seeds")
-    return np.array([[[cell[row][seed] for seed in seeds] for row in rows] for cell in cells])
-
-
-def _regret(array: np.ndarray) -> np.ndarray:
-    means = array.mean(-1)
-    return (means.max(1, keepdims=True) - means).mean(0)
+    means = np.array([[np.mean([cell[row][seed] for seed in seeds]) for row in rows] for cell in cells])
+    return dict(zip(rows, (means.max(1, keepdims=True) - means).mean(0).tolist(), strict=True))

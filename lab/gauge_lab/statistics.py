@@ -84,6 +84,10 @@ class Difference:
         """The p value of a true difference of minus `margin` or less, by a one-sided t test."""
         return self._beyond(margin, margin + self.mean)
 
+    def behind(self, margin: float) -> float | None:
+        """The p value of a true difference of minus `margin` or more, by a one-sided t test."""
+        return self._beyond(margin, -margin - self.mean)
+
     def _beyond(self, margin: float, distance: float) -> float | None:
         if margin <= 0:
             raise ValueError(f"the margin is {margin}; give the difference that would matter, above 0")

@@ -22,7 +22,7 @@ def test_regret_is_the_distance_to_the_best_row_over_conditions_then_over_benchm
     assert found["joint"].benchmarks == pytest.approx({"leaves": 6.0, "sums": 0.2})
     assert found["votes"].worst == pytest.approx(69.2)
     assert found["plus"].mean == pytest.approx((0.3 + 0.0) / 2)
-    assert found["plus"].mean_interval[0] <= found["plus"].mean <= found["plus"].mean_interval[1]
+    assert found["votes"].behind(found["plus"]).mean == pytest.approx(((0.0 - 0.3) + 69.2) / 2)
 
 
 def test_a_row_that_one_condition_lacks_has_no_regret():
@@ -56,3 +56,13 @@ def test_few_seeds_test_nothing_and_an_advantage_is_not_behind():
     assert Difference.from_values([0.0, 0.1]).equivalence(1.0) is None
     assert ahead.not_behind(1.0) < 0.001
     assert ahead.equivalence(1.0) > 0.99
+    assert ahead.behind(1.0) > 0.99
+
+
+def test_a_row_that_is_behind_by_the_margin_is_called_behind():
+    scores = {"sums": {"complete": cell(joint=99.0, plus=95.0)}}
+    scores["sums"]["complete"]["plus"][0] += 0.1
+    (level,) = levels(scores, "plus", {})
+    assert level.p_behind < 0.001
+    assert level.p_level > 0.99
+    assert level.p_not_behind > 0.99
