@@ -16,7 +16,8 @@ from gauge_lab.tables import result_table
 ROOT = Path(__file__).parents[2]
 VOTES = "late_fusion:equal-votes"
 HEADS_ONLY = "gauge_plus:gauge_plus-heads-only"
-TRIAL = ("regret", "published", "equal", "fair")  # the runs of a benchmark whose rows have the same budget, or say what they have
+# the runs of a benchmark whose rows have the same budget, or say what they have
+TRIAL = ("regret", "published", "equal", "fair")
 TIMINGS, STUDIES = ROOT / "perf" / "results", ROOT / "studies" / "results"
 
 

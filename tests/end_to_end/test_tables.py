@@ -51,6 +51,14 @@ def test_fit_takes_options_from_a_file_and_replaces_a_model_when_forced(tmp_path
         gauge(*fit, cwd=tmp_path)
     gauge(*fit, "--epochs", "1", "--force", cwd=tmp_path)
     assert GaugeClassifier.load(tmp_path / "model").trust
+    for decision, message in (
+        (("sens=0.9", "p"), "threshold 'sens=0.9' is not one"),
+        (("0.4", "P"), "there is no class 'P'"),
+    ):  # before anything is learned
+        with pytest.raises(ValueError, match=message):
+            gauge(*fit, "--force", "--threshold", decision[0], "--positive", decision[1], cwd=tmp_path)
+        assert not (tmp_path / "model" / ".training").exists()
+    assert GaugeClassifier.load(tmp_path / "model").trust
     (tmp_path / "options.yaml").write_text("{epoch: 2}")
     with pytest.raises(ValueError, match=r"there is no option in options.yaml 'epoch'; did you mean 'epochs'\?"):
         gauge(*fit, "--config", "options.yaml", "--force", cwd=tmp_path)

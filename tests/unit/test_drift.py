@@ -34,6 +34,18 @@ def test_many_rare_categories_do_not_move_by_themselves_and_a_frequent_one_does(
     assert all(found for _, found in moved)
 
 
+def test_values_that_are_all_new_are_named_and_shares_of_others_are_not():
+    draw = np.random.default_rng(0)
+    table = pd.DataFrame({"c": draw.choice(["a", "b"], 200), "x": draw.normal(size=200), "y": draw.integers(0, 2, 200)})
+    model = GaugeClassifier(preset="fast", experts="linear", random_state=0, verbose=False, trust=False)
+    with unchecked():
+        model.fit(table, "y")
+        for share in (1.0, 0.3):
+            new = table.assign(c=table["c"].mask(np.arange(200) < 200 * share, "zzz"))
+            words = model.drift(new).columns.set_index("column").loc["c", "words"]
+            assert words == f"{100 * share:.0f} % of the rows have values that training never saw, or cannot be read"
+
+
 def test_values_and_missing_rates_that_moved_are_named_in_words(ward):
     draw = np.random.default_rng(0)
     new = visits(300, seed=7)

@@ -275,6 +275,23 @@ def test_groups_widen_the_intervals_of_rows_that_repeat(ward):
         ward.model.evaluate(twice, groups=[1, 2, 3])
 
 
+def test_one_group_of_those_of_training_has_scores_and_no_interval_but_that_of_the_accuracy(ward, caplog):
+    grouped = GaugeClassifier(preset="fast", experts="linear", random_state=0, verbose=False)
+    with unchecked():
+        grouped.fit(ward.train, "diagnosis", groups="patient")
+    measured = grouped.evaluate(ward.test[ward.test["patient"] == ward.test["patient"].iloc[0]])
+    assert "all labelled rows are of one group" in caplog.text
+    scores = measured.scores.set_index(["model", "metric"]).loc["classifier"]
+    assert np.isnan(scores.loc["log_loss", "low"])
+    assert scores.loc["accuracy", "high"] > scores.loc["accuracy", "low"]
+
+
+def test_a_threshold_that_no_row_held_out_reaches_is_above_all_probabilities():
+    p = np.array([0.2, 0.6, 1.0, 1.0])
+    held_out = HeldOut(np.stack([1 - p, p], 1), np.array([0, 1, 0, 1]))
+    assert choose_threshold("specificity=0.9", held_out, 1).value > 1
+
+
 def test_the_command_writes_a_page_and_json_and_hides_what_a_protocol_says(ward, other, tmp_path):
     model, table = str(ward.folder / "model"), str(ward.folder / "test.csv")
 
@@ -282,7 +299,7 @@ def test_the_command_writes_a_page_and_json_and_hides_what_a_protocol_says(ward,
         return invoke("evaluate", model, table, *arguments, cwd=tmp_path)
 
     written = gauge("--out", "report.html", "--threshold", "0.4", "--positive", "ill", "--by", "sex", "--json")
-    answer = json.loads(written.stdout)
+    answer = json.loads(written.stdout, parse_constant=pytest.fail)  # NaN is not JSON
     assert (answer["positive"], answer["threshold"]) == ("ill", {"value": 0.4, "chosen": "as given"})
     assert [line["part"] for line in answer["subgroups"]] == ["f", "m"]
     assert "sensitivity" in (tmp_path / "report.html").read_text("utf-8")

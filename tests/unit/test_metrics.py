@@ -27,6 +27,14 @@ def test_mcnemar_counts_only_samples_on_which_the_methods_disagree():
     assert comparison.p_value == pytest.approx(2 * sum(np.array([1, 13, 78, 286])) / 2**13)  # 10 against 3, two-sided
 
 
+def test_areas_that_do_not_vary_are_no_more_certain_than_their_few_samples():
+    labels = np.array([0, 0, 1, 1])
+    constant, perfect = (np.stack([1 - p, p], 1) for p in (np.full(4, 0.5), np.array([0.1, 0.2, 0.8, 0.9])))
+    assert metrics.AUC.compare(constant, perfect, labels).p_value == 0.5
+    assert metrics.AUC.compare(constant, perfect, labels, np.zeros(4, int)).p_value == 1
+    assert metrics.AUC.compare(perfect, perfect, labels).p_value == 1
+
+
 def test_log_loss_of_a_fair_coin_is_log_two_and_impossible_answers_cost_a_finite_amount():
     assert metrics.log_loss(np.full((4, 2), 0.5), np.array([0, 1, 0, 1])) == pytest.approx(np.log(2))
     assert metrics.log_loss(np.array([[1.0, 0.0]]), np.array([1])) == pytest.approx(-np.log(1e-7))

@@ -17,6 +17,7 @@ from scipy.io import wavfile
 
 from gauge import ExportedClassifier, GaugeClassifier, export
 from gauge.deploy.requests import Limits, RefusedError, RequestReader
+from gauge.tabular.table.cells import plain_cells
 from gauge.tabular.table.columns import ImageFiles, ReadOptions
 from gauge.tabular.table.columns.signal import Signal, _intervals
 from gauge.tabular.table.columns.vector import Vector
@@ -81,7 +82,7 @@ def test_arrays_and_all_files_are_recognised_and_give_the_same_values(tmp_path):
     assert observed.all()
     assert np.abs(expected.mean(0)).max() < 1e-4
     transposed = [signal.T for signal in signals]
-    tensors = map(torch.from_numpy, signals)
+    tensors = (torch.from_numpy(signal).requires_grad_() for signal in signals)
     given = signals, tensors, transposed, [each.tolist() for each in signals]
     for cells in (*written.values(), texts, contents, *given):
         column = pd.Series(list(cells), dtype=object, name="ecg")
@@ -291,3 +292,11 @@ def test_a_recording_that_claims_to_be_slow_is_not_stretched_beyond_the_limit(ca
     column = replace(COLUMN, rate=44100.0)
     assert not column.encode(pd.Series([file.getvalue()], dtype=object, name="s"))[1].any()
     assert "a signal at 1 Hz, too long for the 44100 Hz of training" in caplog.text
+
+
+def test_tensors_of_any_kind_are_read_or_refused_in_words():
+    cells = [torch.arange(40.0) + row for row in range(5)]
+    for form in (torch.Tensor.requires_grad_, torch.Tensor.bfloat16):
+        assert np.allclose(plain_cells(pd.Series([form(cell.clone()) for cell in cells], dtype=object))[0], cells[0])
+    with pytest.raises(ValueError, match="a cell is a Tensor that is no array .*; give arrays of NumPy"):
+        plain_cells(pd.Series([cells[0].to_sparse()], dtype=object))

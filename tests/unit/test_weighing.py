@@ -190,3 +190,18 @@ def test_a_category_that_training_has_not_seen_is_rare_where_others_are_and_the_
         moved = model.drift(pd.DataFrame({"place": ["the moon"] * 100, "x": np.arange(100.0)}))
     assert "'a rare value' in 100 % of the values instead of 6" in str(moved)
     assert "never saw" not in str(moved)
+
+
+def test_weights_of_experts_are_drawn_to_equal_ones_as_by_as_many_rows_as_the_uneven_ones_are_worth():
+    """With three heavy rows of 300 the weights of experts followed these three."""
+    draw, rows = np.random.default_rng(0), 300
+    labels, part = draw.integers(0, 2, rows), np.arange(rows) % 5
+    logits = log_softmax(draw.normal(size=(rows, 2, 2)) + np.eye(2)[labels][:, None], axis=2)
+    far = []
+    for heavy in (1.0, 1e6):
+        counts = np.where(np.arange(rows) < 3, heavy, 1.0)
+        held_out = HeldOutLogits(rows, logits, np.ones(rows), labels, part, counts / counts.mean())
+        far.append(np.abs(np.log(held_out.learn([0, 1], np.ones(rows, bool))(np.ones(1)))).max())
+    few = HeldOutLogits(3, logits[:3], np.ones(3), labels[:3], part[:3], np.ones(3))
+    alone = np.abs(np.log(few.learn([0, 1], np.ones(3, bool))(np.ones(1)))).max()
+    assert far[1] == pytest.approx(alone, rel=1e-3)

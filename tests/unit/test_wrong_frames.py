@@ -8,7 +8,7 @@ import pytest
 from helpers import unchecked
 
 from gauge import GaugeClassifier
-from gauge.tabular.table.inputs import beside_missing, class_numbers
+from gauge.tabular.table.inputs import beside_missing, class_numbers, class_weights
 
 OPTIONS = {"experts": ["trees", "linear"], "trust": False, "random_state": 0, "verbose": False}
 NETWORK = OPTIONS | {"experts": "network", "epochs": 1, "batch_size": 64}
@@ -184,6 +184,18 @@ def test_balancing_leaves_probabilities_those_of_the_data_and_predictions_balanc
     assert explained["prediction"].tolist() == [str(label) for label in model.predict(rows[:9])]
     model.save(tmp_path)
     assert np.array_equal(GaugeClassifier.load(tmp_path).predict(rows), model.predict(rows))
+
+
+def test_weights_of_classes_are_those_of_one_class_each_however_it_is_written():
+    classes, labels = np.array([0, 1]), np.array([0, 1, 1])
+    assert class_weights({True: 3, False: 1}, classes, labels) == [1, 3]
+    assert class_weights({"1": 3}, classes, labels) == [1, 3]
+    with pytest.raises(ValueError, match="class_weight: 0 is a class that class_weight has twice; .* once, of: 0, 1"):
+        class_weights({0: 1, "0": 7}, classes, labels)
+    with pytest.raises(ValueError, match="class_weight: 2 is no class; give a weight for each class once, of: 0, 1"):
+        class_weights({2: 3}, classes, labels)
+    with pytest.raises(ValueError, match="class_weight: 1 is no class"):  # of two that it may be
+        class_weights({1: 3}, np.array(["1", "1.0"]), labels)
 
 
 @pytest.mark.parametrize("missing", [np.nan, None, pd.NA, " "])

@@ -134,6 +134,7 @@ def fit(
     _check_new(out, force=force)
     with heavy_imports():
         from gauge.tabular.estimator import GaugeClassifier
+        from gauge.tabular.evidence.thresholds import parse_rule
         from gauge.tabular.table.paths import table_files, table_folder
         from gauge.training.distributed import is_main
 
@@ -144,6 +145,9 @@ def fit(
     files = table_files(table)
     key = _fingerprint(files, [target, classes, groups, time, options])
     rows = _rows_to_fit(table, target, classes, stream=stream or len(files) > 1)
+    if threshold is not None:  # before anything is learned
+        parse_rule(threshold)
+        _check_class(positive, rows[target] if rows is not table and target in rows else None)
     options["verbose"] = options["verbose"] and is_main()
     model = GaugeClassifier(**options, device=device, image_folder=table_folder(table))
     kept: dict[str, Any] = {"groups": groups, "time": time, "folder": out / TRAINING / key}
@@ -219,6 +223,16 @@ def _rows_to_fit(table: Path, target: str, classes: int | None, *, stream: bool)
     return rows
 
 
+def _check_class(positive: str | None, labels: Any) -> None:
+    """Refuse a positive class that no label is; what is streamed has no labels yet."""
+    from gauge.tabular.table.inputs import class_positions
+
+    if labels is not None:
+        labels = labels.map(lambda label: label.strip() if isinstance(label, str) else label)
+        if (class_positions([positive], labels) < 0).all():
+            pick(dict.fromkeys(labels.dropna().astype(str).unique()[:20]), str(positive), "class")
+
+
 def _fit_and_save(
     model: "GaugeClassifier",
     rows: Any,
@@ -236,8 +250,9 @@ def _fit_and_save(
         barrier()
         if not is_main():
             return
+        decided = model if decision is None else model.with_threshold(decision[0], positive=decision[1])
         (out / "model.json").unlink(missing_ok=True)  # a folder that has it is complete
-        (model if decision is None else model.with_threshold(decision[0], positive=decision[1])).save(out)
+        decided.save(out)
     shutil.rmtree(out / TRAINING)
     print(f"the model is in {out}; next: gauge predict {out} NEW.csv")
 

@@ -4,6 +4,7 @@ The folder has weights (safetensors), everything else (JSON), the losses of trai
 """
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -68,6 +69,8 @@ from gauge.tabular.table.inputs import as_pandas, group_numbers, is_frame, label
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.training import checkpoint
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -186,10 +189,10 @@ class Fitted(Record, TableClassifier):
             models["boosted trees" if name == "trees" else f"{name} alone"] = self.ensemble.only([name]).predict(rows)
         grouped = None if numbers is None else numbers[chosen]
         if grouped is not None and len(np.unique(grouped)) < 2:
-            raise ValueError(
-                "all labelled rows are of one group, and nothing says how far others differ; give rows of several, or no "
-                "groups"
-            )
+            problem = "all labelled rows are of one group, and nothing says how far others differ"
+            if "groups" in choices:
+                raise ValueError(f"{problem}; give rows of several, or groups=None")
+            logger.warning("%s: no interval but that of the accuracy", problem)  # the groups are those of training
         decided = self.class_numbers(probabilities)
         rule, other = choices.get("threshold"), choices.get("against")
         weights = self.class_weight.tolist()

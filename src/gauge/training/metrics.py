@@ -164,27 +164,13 @@ def calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
     >>> round(calibration_error(np.array([[0.9, 0.1], [0.9, 0.1]]), np.array([0, 1])), 2)
     0.4
     """
-    return float(resampled_calibration_error(probabilities, labels)(np.arange(len(labels))[None])[0])
-
-
-def resampled_calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> OfRows:
-    return _gaps_of_bins(probabilities.max(1), probabilities.argmax(1) == labels)
+    return expected_calibration_error(probabilities.max(1), probabilities.argmax(1) == labels)
 
 
 def expected_calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
     """How far the share that is right is from the confidence, over bins of the latter; `right` may be shares."""
-    return float(_gaps_of_bins(confidence, right)(np.arange(len(confidence))[None])[0])
-
-
-def _gaps_of_bins(confidence: np.ndarray, right: np.ndarray) -> OfRows:
-    bins, gaps = _bins(confidence), right - confidence.astype(float)
-
-    def error(rows: np.ndarray) -> np.ndarray:
-        number = bins[rows] + CALIBRATION_BINS * np.arange(len(rows))[:, None]
-        sums = np.bincount(number.ravel(), gaps[rows].ravel(), minlength=CALIBRATION_BINS * len(rows))
-        return np.abs(sums.reshape(len(rows), -1)).sum(1) / rows.shape[1]
-
-    return error
+    gaps = np.bincount(_bins(confidence), right - confidence.astype(float))
+    return float(np.abs(gaps).sum() / len(confidence))
 
 
 def reliability(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
@@ -252,9 +238,12 @@ def _delong_test(first: np.ndarray, second: np.ndarray, labels: np.ndarray, grou
     covariance = _delong([first[:, 1], second[:, 1]], labels, groups)
     variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
     difference = _auc(second, labels) - _auc(first, labels)
-    return (float(2 * ndtr(-abs(difference) / variance**0.5)) if variance > 0 else float(difference == 0)), (
-        "DeLong" if groups is None else "DeLong for groups (Obuchowski)"
-    )
+    name = "DeLong" if groups is None else "DeLong for groups (Obuchowski)"
+    if variance > 0:
+        return float(2 * ndtr(-abs(difference) / variance**0.5)), name
+    # nothing varies, or there is one group: no less than what a sign test of the rarer class, or its groups, could give
+    kinds = labels if groups is None else np.unique([labels, np.unique(groups, return_inverse=True)[1]], axis=1)[0]
+    return (1.0 if difference == 0 else min(1.0, 2.0 ** (1 - int(np.unique(kinds, return_counts=True)[1].min())))), name
 
 
 def _accuracy_interval(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
@@ -325,5 +314,5 @@ def _delong(scores: list[np.ndarray], labels: np.ndarray, groups: Groups = None)
         parts[:, positive] = (over_positive - over_positive.mean(1, keepdims=True)) / positive.sum()
         parts[:, negative] = (over_negative - over_negative.mean(1, keepdims=True)) / negative.sum()
         sums = np.array([np.bincount(number, part) for part in parts])
-        return sums @ sums.T * sums.shape[1] / (sums.shape[1] - 1)
+        return sums @ sums.T * (sums.shape[1] / (sums.shape[1] - 1) if sums.shape[1] > 1 else np.nan)
     return np.atleast_2d(np.cov(over_positive)) / positive.sum() + np.atleast_2d(np.cov(over_negative)) / negative.sum()

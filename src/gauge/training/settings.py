@@ -14,8 +14,8 @@ from gauge.training.metrics import ACCURACY, METRICS, Metric
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    if not Path(path).is_file():
-        raise ValueError(f"there is no file {path}")
+    if not Path(path).exists():
+        raise ValueError(f"there is no file {path}; give a YAML file of settings")
     try:
         content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

@@ -163,13 +163,16 @@ def measure_drift(
         if share_moved(now, before, counts, len(schema.columns)):
             words.append(f"missing in {100 * now:.0f} % instead of {100 * before:.0f} %")
         now = float(unread[:, index].mean())
+        unlike_training = f"{100 * now:.0f} % of the rows have values that training never saw, or cannot be read"
         if now > expected[index] and share_moved(now, expected[index], counts, len(schema.columns)):
-            words.append(f"{100 * now:.0f} % of the rows have values that training never saw, or cannot be read")
+            words.append(unlike_training)
         if column.name in table:
             cell, numbers, old = table[column.name]
-            unseen = int(unread[:, index].sum()) if cell.kind == "category" else None
-            line["index"], moved = _values_moved(old, cell.counts(numbers), len(schema.columns), unseen)
-            words += [cell.shift(old, numbers, frame[cell.name])] if moved else []
+            unseen, new = int(unread[:, index].sum()) if cell.kind == "category" else None, cell.counts(numbers)
+            line["index"], moved = _values_moved(old, new, len(schema.columns), unseen)
+            if moved and new.sum() and (not unseen or _values_moved(old, new, len(schema.columns), 0)[1]):
+                words.append(cell.shift(old, numbers, frame[cell.name]))
+            words = words or [unlike_training] * moved
             if cell.name in frame:
                 likeness[cell.far(frame[cell.name])] = 0.0
         lines.append(line | {"moved": bool(words), "words": "; ".join(words)})

@@ -132,12 +132,8 @@ class Evaluation(Mapping[str, float]):
         }
         if self.threshold is not None:
             more["threshold"] = {"value": self.threshold.value, "chosen": self.threshold.chosen}
-        return {
-            "rows": self.rows,
-            "scores": self.scores.to_dict("records"),
-            "confusion": self.confusion.to_dict("split"),
-            "positive": self.positive,
-        } | _plain(more)
+        more |= {"scores": self.scores.to_dict("records"), "confusion": self.confusion.to_dict("split")}
+        return _plain({"rows": self.rows, "positive": self.positive, **more})
 
     def to_html(self, path: str | Path) -> None:
         """Write a page that works offline, with curves, decisions, subgroups and prediction sets.

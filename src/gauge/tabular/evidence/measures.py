@@ -1,5 +1,6 @@
 """What labelled rows say of predictions: scores, shares with intervals, subgroups, coverage, and two models compared."""
 
+import itertools
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,7 @@ from gauge.training import metrics
 
 ENDS = ["value", "low", "high"]  # a score and its 95 % interval
 MAX_PARTS = 8  # of the rows by one column; numbers are divided at their quartiles
-
-
+NO_INTERVAL = (float("nan"), float("nan"))
 AREAS = ("auc", "average_precision")
 Area = tuple[float, float, float]
 Parts = Mapping[str, np.ndarray]
@@ -59,14 +59,15 @@ def score_table(predictions: EvaluatedRows) -> pd.DataFrame:
     """Return a line for each model and metric, all of them from the same resamples."""
     labels, groups = predictions.labels, predictions.groups
     scorers: dict[tuple[str, str], metrics.OfRows] = {}
-    accuracies: dict[tuple[str, str], tuple[float, float, float]] = {}
+    known: dict[tuple[str, str], Area] = {}
     for name, probabilities in predictions.models.items():
         right = (predictions.decided if probabilities is predictions.own else probabilities.argmax(1)) == labels
-        accuracies[name, "accuracy"] = share_interval(right, groups)
-        scorers[name, "accuracy"] = partial(_mean, right)
+        # like the shares of parts of the rows, never certain
+        known[name, "accuracy"] = share_interval(right, groups)
         scorers[name, "log_loss"] = metrics.resampled_log_loss(probabilities, labels)
         scorers[name, "auc"] = metrics.resampled_areas(probabilities, labels)
-        scorers[name, "calibration_error"] = metrics.resampled_calibration_error(probabilities, labels)
+        # never below zero and too large by chance, in a resample twice
+        known[name, "calibration_error"] = metrics.calibration_error(probabilities, labels), *NO_INTERVAL
         if predictions.positive is not None:
             scorers[name, "average_precision"] = resampled_average_precision(*predictions.one_class(probabilities))
 
@@ -75,13 +76,14 @@ def score_table(predictions: EvaluatedRows) -> pd.DataFrame:
 
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # where all labels are of one class
         intervals = metrics.quantiles(metrics.bootstrap_at_once(score, np.zeros_like(labels), groups))
-    lines, table = zip(score(np.arange(len(labels))[None])[0], *intervals, strict=True), []
-    for (model, metric), line in zip(scorers, lines, strict=True):
-        # accuracies have intervals like the shares of parts of the rows, which are never certain
-        ends = accuracies.get((model, metric), line)
-        if metric == "calibration_error":  # never below zero and too large by chance, in a resample twice
-            ends = ends[0], float("nan"), float("nan")
-        table.append((model, metric, *(_uncertain(ends, labels, groups) if metric in AREAS else ends)))
+    values = score(np.arange(len(labels))[None])[0]
+    if groups is not None and len(np.unique(groups)) < 2:  # of which all resamples are the same
+        intervals = np.full((2, len(values)), np.nan)
+    for (model, metric), value, low, high in zip(scorers, values, *intervals, strict=True):
+        ends = value, low, high
+        known[model, metric] = _uncertain(ends, labels, groups) if metric in AREAS else ends
+    order = [*predictions.models], ["accuracy", "log_loss", "auc", "calibration_error", "average_precision"]
+    table = [(*key, *known[key]) for key in itertools.product(*order) if key in known]
     return pd.DataFrame(table, columns=["model", "metric", *ENDS])
 
 
@@ -165,8 +167,8 @@ def _part(predictions: EvaluatedRows, rows: np.ndarray, hits: np.ndarray | None)
     groups = None if predictions.groups is None else predictions.groups[rows]
     line: dict[str, Any] = {"accuracy": share_interval(predictions.decided[rows] == labels, groups)}
     area = metrics.area_under_curve(probabilities, labels)
-    limits = (float("nan"), float("nan"))
-    if len(np.unique(labels)) > 1 and np.isfinite(area):
+    limits = NO_INTERVAL
+    if len(np.unique(labels)) > 1 and np.isfinite(area) and (groups is None or len(np.unique(groups)) > 1):
         limits = tuple(np.clip(metrics.AUC.interval(probabilities, labels, groups=groups), 0, 1).tolist())
     line["auc"] = _uncertain((area, *limits), labels, groups)
     if hits is not None:

@@ -45,9 +45,8 @@ class Threshold:
     chosen: str
 
 
-def choose_threshold(rule: str | float, held_out: HeldOut | None, positive: int) -> Threshold:
-    """Return the threshold that a rule asks for: a number, or by rows held out the largest one with at least that
-    sensitivity, the smallest one with at least that specificity, or the one with the least cost."""
+def parse_rule(rule: str | float) -> tuple[str | None, float]:
+    """Return what a threshold is chosen by and its value; None for a number that is the threshold itself."""
     match = re.fullmatch(r"\s*(?:(sensitivity|specificity|cost)\s*=)?\s*((?:\d+\.?\d*|\.\d+)(?:e-?\d+)?)\s*", str(rule))
     kind, value = (match[1], float(match[2])) if match else ("", float("nan"))
     if not (value > 0 if kind == "cost" else 0 <= value <= 1):
@@ -55,6 +54,13 @@ def choose_threshold(rule: str | float, held_out: HeldOut | None, positive: int)
             f"threshold {rule!r} is not one; write a number from 0 to 1, sensitivity=0.95, specificity=0.9, or cost=5 (a "
             "missed case costs five false alarms)"
         )
+    return kind, value
+
+
+def choose_threshold(rule: str | float, held_out: HeldOut | None, positive: int) -> Threshold:
+    """Return the threshold that a rule asks for: a number, or by rows held out the largest one with at least that
+    sensitivity, the smallest one with at least that specificity, or the one with the least cost."""
+    kind, value = parse_rule(rule)
     if kind is None:
         return Threshold(value, "as given")
     if held_out is None:
@@ -64,7 +70,8 @@ def choose_threshold(rule: str | float, held_out: HeldOut | None, positive: int)
         raise ValueError(f"the rows held out are all of one kind, which says nothing of {rule}; give a number")
     levels = np.unique(p)
     # between neighbours: a model that learned from all rows gives them slightly other probabilities; the last is above all
-    cuts = (np.append(0.0, levels) + np.append(levels, max(1.0, np.nextafter(levels[-1], 2)))) / 2
+    cuts = (np.append(0.0, levels) + np.append(levels, 1.0)) / 2
+    cuts[-1] = max(cuts[-1], np.nextafter(levels[-1], 2))
     above = p[None] >= cuts[:, None]
     sensitivity, specificity = above[:, is_positive].mean(1), 1 - above[:, ~is_positive].mean(1)
     note = f"{rule} on {len(p)} rows held out from training"

@@ -65,7 +65,7 @@ class Weights(NamedTuple):
         return np.asarray(softmax((self(share)[..., None] * logits).sum(1), axis=1))
 
     @classmethod
-    def learn(cls, votes: np.ndarray, share: np.ndarray, labels: np.ndarray, counts: np.ndarray, rows: int) -> Self:
+    def learn(cls, votes: np.ndarray, share: np.ndarray, labels: np.ndarray, counts: np.ndarray, rows: float) -> Self:
         """Return the weights that minimise the log loss of `combine`, in which each row `counts`, and which `rows` different
         rows say, plus |u|² / (2 rows 0.25²) + |v|² / (2 rows 0.5²): for a complete row u + v, prior deviations of a factor
         of 1.7 for an expert."""

@@ -56,8 +56,9 @@ class HeldOutLogits:
         if not len(plain):
             return Weights.equal(len(experts))
         index = np.concatenate([*[plain] * (self.hidden_copies - 1), np.flatnonzero(chosen)])
-        votes = self.logits[index][:, list(experts)]
-        return Weights.learn(votes, self.share[index], self.labels[index], self.counts[index], len(plain))
+        votes, own = self.logits[index][:, list(experts)], self.counts[plain]
+        rows = own.sum() ** 2 / np.square(own).sum()  # of equal weight, which would say as much (Kish 1965)
+        return Weights.learn(votes, self.share[index], self.labels[index], self.counts[index], rows)
 
     def cross_fitted(self, experts: Sequence[int]) -> np.ndarray:
         """The probabilities for rows as they are and then their copies, each with weights that come from the other parts."""
@@ -80,8 +81,8 @@ def weigh(
     slow: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Learn the weights of experts from rows held out, each of which `counts`, nothing for `slow` ones without which the log
-    loss of these rows is no larger, and return the leaderboard: what each scores alone and what it weighs, the least log
-    loss first; `combined` is all."""
+    loss of these rows is no larger, and return the leaderboard: what each scores alone, by rows that count the same, and
+    what it weighs, the least log loss first; `combined` is all."""
     max_rows = 2000  # held out that weights are learned from
     if len(rows) > max_rows:
         chosen = np.linspace(0, len(rows) - 1, max_rows).astype(int)

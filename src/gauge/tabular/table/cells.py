@@ -169,6 +169,17 @@ def _samples(values: Any) -> np.ndarray | None:
     return samples if samples.dtype.kind in "biuf" and samples.ndim in (1, 2) else None
 
 
+def _as_array(value: Any) -> np.ndarray:
+    """A tensor or a series, also one with gradients, on a GPU or in bfloat16, which NumPy does not have."""
+    value = value.detach().cpu() if hasattr(value, "detach") else value
+    try:
+        return np.asarray(value.float() if str(getattr(value, "dtype", "")) == "torch.bfloat16" else value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"a cell is a {type(value).__name__} that is no array ({error}); give arrays of NumPy"
+        ) from error
+
+
 def _plain_cell(value: Any) -> Any:
     value = float(value) if isinstance(value, Fraction) else value
     if isinstance(value, int) and value.bit_length() > 1000:
@@ -176,7 +187,7 @@ def _plain_cell(value: Any) -> Any:
     if isinstance(value, str):  # lone surrogates cannot be written anywhere
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):  # of torch, or a series
-        array = np.asarray(value)
+        array = _as_array(value)
         value = array if array.ndim else array.item()
     kept = (*NUMERIC_TYPES, date) if not isinstance(value, np.complexfloating | np.timedelta64) else ()
     if value is None or is_pixels(value) or (isinstance(value, kept) and value is not pd.NaT):

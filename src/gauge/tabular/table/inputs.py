@@ -82,7 +82,7 @@ def match_columns(rows: Any, names: Sequence[str], *, named: bool, target: str |
         warn("the model was fitted on an array without names; columns are read by position")
         return by_position(frame, names)
     frame = _without_spaces(frame, names)
-    known, own = {*names, target}, (target or "").strip()
+    known, own = {*names, target}, None if target is None else target.strip()
     if new := [name for name in cells_of(frame.columns) if name not in known and name.strip() != own]:
         warn(f"column {new[0]!r} (first of {len(new)}) was not in training and is ignored")
     return frame
@@ -202,7 +202,7 @@ def has_label(column: pd.Series) -> np.ndarray:
     return ~(column.isna() | blank).to_numpy(bool)
 
 
-def class_positions(classes: np.ndarray, labels: pd.Series) -> np.ndarray:
+def class_positions(classes: Sequence[Any] | np.ndarray, labels: pd.Series) -> np.ndarray:
     """The position in `classes` of every label, -1 where it is none of them. Files write a class in several ways: 1 is also
     "1", and 1.0 beside missing labels, and True is also "True"; a number is the class of its range.
 
@@ -283,10 +283,14 @@ def class_weights(given: Any, classes: np.ndarray, labels: np.ndarray) -> list[f
     from sklearn.utils import compute_class_weight
 
     if isinstance(given, Mapping):
-        positions = class_positions(classes, pd.Series([*given], dtype=object)).tolist()
+        whole = classes.dtype.kind in "iuf"  # of which True is 1
+        names = [int(name) if whole and isinstance(name, bool | np.bool_) else name for name in given]
+        positions = class_positions(classes, pd.Series(names, dtype=object)).tolist()
         for name, position in zip(given, positions, strict=True):
-            if position < 0:
-                pick(dict.fromkeys(map(str, classes)), str(name), "class")  # an error
+            if position < 0 or positions.count(position) > 1:
+                known = ", ".join(map(str, classes[:20]))
+                what = "is no class" if position < 0 else "is a class that class_weight has twice"
+                raise ValueError(f"class_weight: {name!r} {what}; give a weight for each class once, of: {known}")
         given = dict(zip(classes[positions].tolist(), given.values(), strict=True))
     rows = classes[labels] if isinstance(given, str) else classes  # only "balanced" looks at them
     weights = compute_class_weight(given, classes=classes, y=rows)

@@ -203,7 +203,7 @@ class Writing:
         if not self.unit:
             return text
         one = _singular(self.unit)
-        known = self.unit if text.endswith(self.unit) else one if text.endswith(one) else ""
+        known = next((each for each in (self.unit, f"{one}e", one) if text.endswith(each)), "")
         text = (text.removesuffix(known) if known else text.removeprefix(self.unit)).strip()
         return _signed(re.sub(rf"^([+−-]){re.escape(self.unit)}\s*", r"\1", text))
 
@@ -360,8 +360,8 @@ def _signed(text: str) -> str:
 
 
 def _singular(unit: str) -> str:
-    """A day, beside days; ms, bps and fps are one of their kind."""
-    return unit[:-1] if re.fullmatch(r"(?!\w?[bfqr]ps$).{2,}s", unit) else unit
+    """What a day and days have in common, a Tag and Tage, a Stunde and Stunden; ms, bps and fps are one of their kind."""
+    return re.sub(r"^(?!\w?[bfqr]ps$)(.{2,})s$|^(.{3,}?)en?$", r"\1\2", unit)
 
 
 def _with_measure(words: pd.Series, commas: bool) -> Writing | None:
@@ -383,7 +383,7 @@ def _readable(words: pd.Series, read: Callable[[str], float], share: float = MIN
 
 def _written(words: pd.Series, unit: str, commas: bool) -> Writing | None:
     """The writing of numbers with this unit, None if less than most values can be read."""
-    one = re.escape(unit) if unit == _singular(unit) else rf"{re.escape(_singular(unit))}s?"
+    one = re.escape(unit) if unit == _singular(unit) else rf"{re.escape(_singular(unit))}(?:s|en?)?"
     bare = words.str.replace(one, "", regex=True).str.strip().map(_signed) if unit else words
     comma, point = (
         bare.str.contains(

@@ -16,7 +16,7 @@ from scipy.special import ndtr, ndtri
 
 from gauge.tabular.table.cells import as_words, has_category_type, missing, plain_cells
 from gauge.tabular.table.columns import MAX_UNREADABLE, MIN_IDENTIFIERS, Cell, Guess, Question, ReadOptions
-from gauge.tabular.table.dates import DATES, TIMES, ZONED, as_clock, zone
+from gauge.tabular.table.dates import DATES, MIN_SHARE, TIMES, ZONED, as_clock, zone
 from gauge.tabular.table.guard import Limits, note_numbers
 from gauge.tabular.table.numbers import MAX_LOOKED_AT, Writing, are_codes, are_whole, is_named, typed_numbers
 
@@ -56,8 +56,11 @@ class Number(Cell):
         if writing is None:
             return None
         numbers = writing.read(values)
-        if _has_levels(values, numbers) or (writing.date == TIMES and np.isnan(numbers).any()):
+        if _has_levels(values, numbers):
             return None
+        unread = values[np.isnan(numbers)].astype(str)
+        if writing.date == TIMES and (unread.str.contains(r"\d").any() or len(unread) > (1 - MIN_SHARE) * len(values)):
+            return None  # durations, or no times
         identifier = "" if writing.date else _why_identifier(values)
         return Guess(identifier, ignored=True) if identifier else Guess(writing.note)
 
@@ -350,7 +353,9 @@ def _sentinels(numbers: np.ndarray, writing: Writing) -> Iterator[str]:
         count = int(counts[order][:end].sum())
         if count < 3 or not len(codes) or not len(others):
             continue
-        if np.abs(others[:, None] - codes).min() > max(np.ptp(others), 1.0):
+        with np.errstate(over="ignore"):  # of the largest numbers of both signs
+            far = np.abs(others[:, None] - codes).min() > max(np.ptp(others), 1.0)
+        if far:
             shown = " or ".join(_as_day(code) if writing.date else f"{code:.10g}" for code in codes)
             yield (
                 f"{count} of {counts.sum()} values are {shown}, far from all others; if that means missing, leave these "
