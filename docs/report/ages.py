@@ -1,4 +1,5 @@
-"""Which results were trained by the code as it was when the tables were last written, and which by older code."""
+"""Which results were trained by the code as it was when the tables were last written, and which by older code, which today's
+repeats or not."""
 
 import json
 from collections.abc import Callable
@@ -11,13 +12,22 @@ from gauge_lab.results import NOT_RECORDED
 from report.results import ROOT
 
 FILE = Path(__file__).with_suffix(".json")
-NAMES = {"current": "current", "older": "older code", NOT_RECORDED: "code not recorded"}
+REPLAY = ROOT / "studies" / "results" / "replay.json"
+NAMES = {
+    "current": "current",
+    "repeated": "older code, repeated",
+    "older": "older code",
+    NOT_RECORDED: "code not recorded",
+}
 
 
 def write_ages(results: Path) -> None:
     """Count the results of every run by the age of the code that trained them, as `gauge reproduce --check` does."""
     runs = Manifest.from_folder(results).runs
-    counts = {name: dict(sorted(reproduce.ages(run, results).items())) for name, run in runs.items()}
+    lines = json.loads(REPLAY.read_text(encoding="utf-8"))
+    same = [line for line in lines if line.get("weights") == line.get("probabilities") == 0]
+    repeated = {(line["run"], line["row"], line["trained"], line["today"]) for line in same}
+    counts = {name: dict(sorted(reproduce.ages(run, results, repeated).items())) for name, run in runs.items()}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(count)}" for name, count in counts.items() if count)
     write_text(FILE, f"{{\n{lines}\n}}\n")
 

@@ -55,6 +55,7 @@ CHOSEN_ON_TEST = {  # by benchmark, what was chosen by looking at test samples
     "polysum_plain": "the rate, that of polysum; how heads train the encoders of GAUGE+, after test scores of other rules "
     "were seen",
     "celeba": "image encoder of GAUGE+",
+    "celeba_match": "the image encoder of all rows, on faces of CelebA",
     "polymnist5k": "normalisation of the image trunk of GAUGE+",
 }
 GOALS: dict[str, dict[str, float]] = {  # table of GAUGE+ -> protocol -> percent

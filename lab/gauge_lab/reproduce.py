@@ -1,7 +1,7 @@
 """Which results of the manifest exist, what they cost, and whether the code that made them has changed."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -139,16 +139,19 @@ def saved(run: Run, results: Path) -> list[Result]:
     return read_results(path) if path.is_file() else []
 
 
-def ages(run: Run, results: Path) -> Counter[str]:
-    """How many results of a run were trained by the code as it is, by other code, or by code that was not recorded."""
-    return Counter(map(_age, saved(run, results)))
+def ages(run: Run, results: Path, repeated: Container[tuple[str, ...]] = ()) -> Counter[str]:
+    """How many results of a run were trained by the code as it is, by other code that it was seen to repeat, by other code,
+    or by code that was not recorded. `repeated` are run, row, code of the training and code of today of what repeats."""
 
+    def age(result: Result) -> str:
+        recorded = result.trained.get("code", NOT_RECORDED)
+        if recorded == NOT_RECORDED:
+            return NOT_RECORDED
+        today = code_today(experiment_of(result))
+        same = (run.name, str(result.row), recorded, today) in repeated
+        return "current" if recorded == today else "repeated" if same else "older"
 
-def _age(result: Result) -> str:
-    recorded = result.trained.get("code", NOT_RECORDED)
-    if recorded == NOT_RECORDED:
-        return NOT_RECORDED
-    return "current" if recorded == code_today(experiment_of(result)) else "older"
+    return Counter(map(age, saved(run, results)))
 
 
 def code_today(experiment: Experiment) -> str:
