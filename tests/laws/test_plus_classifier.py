@@ -1,6 +1,8 @@
 """GaugePlusClassifier: digits in two modalities, any missing, with an encoder of one's own, through every step."""
 
+import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -14,6 +16,7 @@ from torch.utils.data import DataLoader
 from gauge import ExportedClassifier, GaugePlusClassifier, TrainSettings, check_encoder, explain, export
 from gauge.data import gather
 from gauge.data.mapped import read_dataset, write_dataset
+from gauge.multimodal.classifier import _single
 from gauge.multimodal.explanation import _hidden
 
 SETTINGS = TrainSettings(epochs=6, batch_size=32, learning_rate=5e-3, selection=("complete",))
@@ -364,7 +367,8 @@ def test_predictions_are_labels_as_they_were_given(labels, tmp_path):
 @unchecked()
 def test_a_classifier_that_cannot_be_trained_says_why():
     encoders, data = {"scan": "mlp"}, gather({"scan": torch.ones(4, 3)}, [0, 1, 0, 1])
-    for classes in (2, "ab", ["a"], ["a", "a"], {"a", "b"}, {"a": 0, "b": 1}, ["a", None]):
+    several = [torch.tensor([0, 1]), 2], [np.array([0, 1]), 2]
+    for classes in (2, "ab", ["a"], ["a", "a"], {"a", "b"}, {"a": 0, "b": 1}, ["a", None], *several):
         with pytest.raises(ValueError, match="classes are the names of two classes or more, each once, not "):
             GaugePlusClassifier(encoders, classes)
     for wrong in ({"encoders": ["mlp"]}, {"encoders": encoders, "settings": {"epochs": 1}}):
@@ -397,13 +401,16 @@ def test_labels_that_are_no_numbers_of_classes_are_refused(labels):
         gather({"scan": torch.ones(3, 3)}, np.array([1, 0.5, 2]))
 
 
+DAYS, nested = pd.to_datetime(["2020-01-01", None]), partial(torch.nested.nested_tensor, layout=torch.jagged)
+
+
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
         ([torch.ones(3)], r"samples are {name: values} for all, or a pair \({name: value}, label\) for each"),
         (
-            [({"scan": torch.ones(3)}, torch.tensor([0])), ({"scan": torch.ones(3)}, torch.tensor([1]))],
-            r"labels of shape \[1\] and modalities of {'scan': \[3\]}, .*; align them, or give the label of a single",
+            [({"scan": torch.ones(3)}, torch.tensor([0, 1])), ({"scan": torch.ones(3)}, torch.tensor([1, 0]))],
+            r"labels of shape \[2\] and modalities of {'scan': \[3\]}, .*; align them, or give the label of a single",
         ),
         ({"scan": np.array([[1.0, None]], object)}, "'scan' has values that are no numbers .*; write NaN"),
         ({"scan": [None, None]}, "no sample has 'scan'; leave it out"),
@@ -418,6 +425,30 @@ def test_labels_that_are_no_numbers_of_classes_are_refused(labels):
         (
             {"scan": [torch.ones(2), torch.ones(2).byte()]},
             "some samples of 'scan' are bytes, from 0 to 255, and others",
+        ),
+        ({}, "the samples have no modality; give {name: values} with one at least"),
+        ({"scan": None}, "'scan' is None, no values of samples; give a tensor, an array, a list or a DataFrame"),
+        ({"scan": 3.0}, "'scan' is 3.0, no values of samples; give a tensor"),
+        ({"scan": torch.tensor(3.0)}, r"'scan' is tensor\(3.\), no values of samples; give a tensor"),
+        ({"scan": torch.ones(2, 0)}, r"the samples of 'scan' have the shape \[0\], without values; leave it out"),
+        ({"scan": pd.DataFrame(index=[1, 2])}, r"the samples of 'scan' have the shape \[0\], without values; leave it"),
+        (
+            {"scan": nested([torch.ones(2), torch.ones(3)])},
+            r"have the shapes \[\(2,\), \(3,\)\]; resize or pad them to one",
+        ),
+        (
+            {"day": pd.DataFrame({"d": DAYS})},
+            "'day' has values that are no numbers .*'d': 'datetime64.*; give codes or",
+        ),
+        (
+            {"day": pd.DataFrame({"d": DAYS - DAYS[0]})},
+            "'day' has values that are no numbers .*'d': 'timedelta64.*; give",
+        ),
+        ({"day": DAYS.to_numpy()}, "'day' has values that are no numbers .*datetime64.*; give codes or columns"),
+        ({"day": pd.Series(DAYS)}, "'day' has values that are no numbers .*datetime64.*; give codes or columns"),
+        (
+            {"day": np.array([1, 2**63], np.uint64)},
+            r"no numbers \(of torch.long, which ends at 2\*\*63 - 1\); give codes",
         ),
         ({"scan": torch.ones(2, 3) * 1j}, "'scan' has complex numbers; give their real and imaginary parts as columns"),
     ],
@@ -445,6 +476,77 @@ def test_pairs_and_loaders_of_them_give_the_same_samples():
     assert apart.observed["note"].tolist() == [False, True]
 
 
+@unchecked()
+def test_a_mask_hides_what_it_masks_and_changes_nothing_else():
+    whole, byte = np.array([[1, 2], [3, 4]]), np.zeros((2, 1, 2, 2), np.uint8)
+    data = gather({"codes": np.ma.array(whole), "photo": np.ma.array(byte), "rows": list(np.ma.array(whole))})
+    assert [data.inputs[name].dtype for name in data.inputs] == [torch.int64, torch.uint8, torch.int64]
+    masked = np.ma.array(whole, mask=[[True, False], [False, False]])
+    pairs = [({"cells": row}, 0) for row in masked]
+    for given in ({"cells": masked}, {"cells": list(masked)}, pairs):
+        assert gather(given).observed["cells"].tolist() == [[False, True], [True, True]]
+    some = gather({"row": list(np.ma.array(whole, mask=[[1, 1], [0, 0]])), "one": [2.0, np.ma.masked]})
+    assert [flags.tolist() for flags in some.observed.values()] == [[False, True], [True, False]]
+    assert some.inputs["row"].dtype == torch.int64
+
+
+@unchecked()
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, np.ma.masked])
+def test_whatever_stands_for_a_missing_array_its_sample_has_none(missing):
+    for given in ([np.ones(2), missing], pd.Series([np.ones(2), missing])):
+        assert gather({"scan": given, "blood": [1, 2]}).observed["scan"].tolist() == [True, False]
+    batches = [({"scan": [torch.ones(2), missing], "blood": torch.ones(2)}, torch.tensor([0, 1]))]
+    assert gather(batches).observed["scan"].tolist() == [True, False]
+
+
+@unchecked()
+def test_numbers_that_single_precision_merges_are_told():
+    seconds = 1.7e9 + np.arange(300)
+    table = pd.DataFrame({"age": np.arange(300), "time": seconds.astype(int)})
+    for given, columns in ((seconds, "[0]"), (seconds.tolist(), "[0]"), (seconds.astype(int), "[0]"), (table, "[1]")):
+        with pytest.warns(
+            UserWarning, match=re.escape(f"columns {columns} of 'time' have different numbers that are the")
+        ):
+            gather({"time": given})
+    for given in (seconds - seconds.min(), 1e5 + np.random.default_rng(0).standard_normal((5000, 2)), [0.3, 0.1 + 0.2]):
+        gather({"time": given})
+
+
+@unchecked()
+def test_sparse_tensors_and_labels_in_a_data_frame_are_read():
+    data = gather({"words": torch.eye(2).to_sparse()}, pd.DataFrame({"class": [0, 1]}, index=[5, 6]))
+    assert (data.inputs["words"].tolist(), data.labels.tolist()) == (torch.eye(2).tolist(), [0, 1])
+    assert gather({"words": [torch.ones(2).to_sparse(), None], "b": [1, 2]}).observed["words"].tolist() == [True, False]
+    assert gather({"bits": [np.array([7], np.uint16), None], "b": [1, 2]}).inputs["bits"].tolist() == [[7], [0]]
+
+
+class Labelled(torch.utils.data.Dataset):
+    """Images whose labels are tensors of one number."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, row):
+        return {"scan": torch.full((1, 4, 5), float(row))}, torch.tensor([row])
+
+
+class Endless:
+    """Without a length: it ends by an IndexError."""
+
+    def __getitem__(self, row):
+        return FirstThree()[range(3)[row]]
+
+
+@unchecked()
+def test_a_sample_keeps_its_axes_whatever_the_shape_of_its_label():
+    for loader in (Labelled(), DataLoader(Labelled(), batch_size=None)):
+        assert (gather(loader).shapes["scan"], gather(loader).labels.tolist()) == ((1, 4, 5), [0, 1, 2])
+    pairs = [({"scan": torch.ones(1, 4, 5)}, row) for row in range(3)]
+    for size in (1, 2):
+        assert gather(DataLoader(pairs, batch_size=size)).shapes["scan"] == (1, 4, 5)
+    assert gather(Endless()).labels.tolist() == [0, 1, 0]
+
+
 class FirstThree(torch.utils.data.Dataset):
     """A part of what it could give, as its length says."""
 
@@ -462,9 +564,14 @@ def test_a_dataset_ends_at_its_length_and_what_is_masked_or_has_gradients_is_rea
     masked = np.ma.masked_array(np.ones((2, 3)), mask=[[True, False, False], [False] * 3])
     assert gather({"blood": masked}).observed["blood"].tolist() == [[False, True, True], [True] * 3]
     assert not gather({"features": nn.Linear(2, 2)(torch.ones(3, 2))}).inputs["features"].requires_grad
-    for groups in (torch.zeros(2, dtype=torch.long), torch.zeros(3)):
-        with unchecked(), pytest.raises(ValueError, match="groups are a whole number for each of 3 samples, not "):
+    names = ["ann", "bob", "ann"]
+    for groups in (torch.zeros(2, dtype=torch.long), torch.zeros(3), [0, 1], names, np.array(names), pd.Series(names)):
+        rule = r"groups are a whole number for each of 3 samples, not .* of shape .*as pd.factorize\(groups\)\[0\] does"
+        with unchecked(), pytest.raises(ValueError, match=rule):
             replace(gather(FirstThree()), groups=groups)
+    for groups in (pd.Series([4, 4, 7], index=[5, 6, 7]), [4, 4, 7]):
+        with unchecked():
+            assert replace(gather(FirstThree()), groups=groups).groups.tolist() == [4, 4, 7]
 
 
 @pytest.mark.parametrize("offset", [0.0, 1000.0])
@@ -499,6 +606,82 @@ def test_words_of_a_sequence_of_codes_are_left_out_as_units_and_not_read_as_anot
     visible[:, 0] = False
     without = model.module_.decide(_hidden(model.module_, reading, visible)).logits.softmax(1)
     assert units[0].used == pytest.approx(float((own - without)[0, own.argmax()]), abs=1e-6)
+
+
+class Lookup(nn.Module):
+    """A layer on rows of a table that is no part of the saved weights."""
+
+    def __init__(self, table):
+        super().__init__()
+        self.layer, self.table = nn.Linear(4, 8), nn.Buffer(table, persistent=False)
+
+    def forward(self, values):
+        return self.layer(self.table[values[:, 0]])
+
+
+@unchecked()
+def test_a_loaded_encoder_of_codes_that_computes_something_else_is_refused(tmp_path):
+    labels, zeros = torch.arange(40) % 2, torch.zeros(20, 4)
+    other = zeros.clone()
+    other[1:] = 3  # the row of code 0 is the same
+    settings = TrainSettings(epochs=1)
+    model = GaugePlusClassifier({"word": Lookup(zeros)}, [0, 1], settings=settings, verbose=False)
+    model.fit(gather({"word": torch.arange(40)[:, None] // 2}, labels)).save(tmp_path / "model.safetensors")
+    GaugePlusClassifier.load(tmp_path / "model.safetensors", {"word": Lookup(zeros)})
+    with pytest.raises(ValueError, match=r"differ by .* although all weights fit; build your encoders for \['word'\]"):
+        GaugePlusClassifier.load(tmp_path / "model.safetensors", {"word": Lookup(other)})
+
+
+@unchecked()
+def test_an_example_is_in_the_range_of_training(tmp_path):
+    table = pd.DataFrame({"a": np.arange(40) % 4, "b": 1000 + np.arange(40), "c": np.nan})
+    table.loc[3, "b"] = np.nan
+    codes, signal = torch.arange(40)[:, None] % 9 + torch.tensor([[0, 50]]), 5 + torch.rand(40, 1, 6)
+    data = gather({"table": table, "codes": codes, "signal": signal}, torch.arange(40) % 2)
+    encoders = {"table": ("cells", {"cardinalities": [4, 1, 1]}), "codes": "mlp", "signal": nn.Flatten()}
+    model = GaugePlusClassifier(encoders, [0, 1], settings=TrainSettings(epochs=1), verbose=False).fit(data)
+    example = model.example()
+    for name, values in data.inputs.items():
+        axes = 0 if values.ndim == 2 else (0, 1, 2)
+        for column, own in zip(values.mT, example.inputs[name].mT, strict=True) if axes == 0 else [(values, signal)]:
+            known, drawn = column[column.isfinite()], own[own.isfinite()]
+            assert not len(known) or known.min() <= drawn.min() <= drawn.max() <= known.max(), name
+    assert example.inputs["codes"].max() > 50
+    model.save(tmp_path / "model.safetensors")
+    again = GaugePlusClassifier.load(tmp_path / "model.safetensors", {"signal": nn.Flatten()})
+    np.testing.assert_array_equal(again.predict_proba(data), model.predict_proba(data))
+
+
+@unchecked()
+def test_samples_in_single_precision_are_not_copied_and_one_whole_number_is_shown_as_it_is():
+    data = gather({"age": pd.Series(range(40)), "scan": torch.rand(40, 3)}, torch.arange(40) % 2)
+    assert _single(data) is data
+    encoders, settings = {"age": "mlp", "scan": "mlp"}, TrainSettings(epochs=1)
+    model = GaugePlusClassifier(encoders, [0, 1], settings=settings, verbose=False).fit(data)
+    assert model.explain(data.take([7])).rows[0].units[0].value == "7"
+
+
+class Direction(nn.Module):
+    def __init__(self, *, least=0.0, root=False):
+        super().__init__()
+        self.layer, self.least, self.root = nn.Linear(3, 4, bias=False), least, root
+
+    def forward(self, values):
+        made = self.layer(values)
+        if self.root:
+            return made.square().sum(1, keepdim=True).sqrt()
+        return made / (made.norm(dim=1, keepdim=True) + self.least)
+
+
+def test_an_encoder_that_makes_nan_of_missing_samples_is_refused():
+    for module in (Direction(), Direction(root=True)):
+        with (
+            unchecked(),
+            pytest.raises(ValueError, match="Direction returns NaN for zeros, which it reads for missing sam"),
+        ):
+            check_encoder(module, (3,))
+    with unchecked(), torch.inference_mode():
+        check_encoder(Direction(least=1e-6), (3,))
 
 
 class Double(nn.Module):

@@ -66,6 +66,13 @@ class Padded(nn.Module):
         return self.head(self.encoder(self.embed(input_ids), src_key_padding_mask=attention_mask == 0)[:, 0])
 
 
+class Hiding(Padded):
+    """The same with a mask that is True at padding."""
+
+    def forward(self, input_ids, padding):
+        return super().forward(input_ids, ~padding)
+
+
 def own(kind=Own):
     with seeded(0, "own"):
         return kind().eval(), {"x": torch.rand(2, 5, 4)}
@@ -166,11 +173,14 @@ def test_a_scorer_without_a_name_is_not_saved(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["Bert", "DistilBert", "ViT", "Dinov2", "Torch"])
+@pytest.mark.parametrize("name", ["Bert", "DistilBert", "ViT", "Dinov2", "Torch", "Hiding"])
 def test_an_exported_model_gives_the_predictions_scores_and_gates_of_the_wrapped_one(name, tmp_path):
     session = pytest.importorskip("onnxruntime").InferenceSession
     with seeded(0, "torch"):
-        model, inputs = (Padded().eval(), batch("Bert")) if name == "Torch" else (small(name), batch(name))
+        kind = {"Torch": Padded, "Hiding": Hiding}.get(name)
+        model, inputs = (kind().eval(), batch("Bert")) if kind else (small(name), batch(name))
+    if name == "Hiding":
+        inputs["padding"] = inputs.pop("attention_mask") == 0
     wrapped = wrap(model, gate=Gate(threshold=0.3))
     with unchecked():
         exported = export_wrapped(wrapped, tmp_path / "model.onnx", inputs)
@@ -178,8 +188,8 @@ def test_an_exported_model_gives_the_predictions_scores_and_gates_of_the_wrapped
     run = session(exported.path).run
     for count in (1, 2, 9):
         rows = {key: values[torch.arange(count) % 2] for key, values in inputs.items()}
-        if "attention_mask" in rows:
-            rows["attention_mask"][0, 3:] = 0  # padding elsewhere than in the example
+        if "input_ids" in rows:  # padding elsewhere than in the example
+            rows["padding" if name == "Hiding" else "attention_mask"][0, 3:] = name == "Hiding"
         own = wrapped.predict(**rows)
         answers = run(list(exported.outputs), {key: values.numpy() for key, values in rows.items()})
         expected = (own.logits, own.logits.softmax(1), own.evidence.scores, own.gates)
@@ -193,4 +203,14 @@ def test_what_cannot_be_exported_is_refused(tmp_path):
         export_wrapped(wrap(model), tmp_path / "model.onnx", inputs)
     with unchecked(), pytest.raises(ValueError, match="the example has x; give a batch of tensors, by name"):
         export_wrapped(wrap(model), tmp_path / "model.onnx", {"x": [1.0]})
+    with (
+        unchecked(),
+        pytest.raises(ValueError, match="the example is a tuple; give a batch of tensors, by name: {'x': x}"),
+    ):
+        export_wrapped(wrap(model), tmp_path / "model.onnx", (inputs["x"],))
+    with (
+        unchecked(),
+        pytest.raises(ValueError, match="not show what the head of Choosing reads; give one with a sample"),
+    ):
+        export_wrapped(wrap(model), tmp_path / "model.onnx", {"x": inputs["x"][:, :2]})
     assert not list(tmp_path.iterdir())

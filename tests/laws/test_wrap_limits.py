@@ -203,3 +203,114 @@ def test_a_row_of_padding_that_has_no_logits_of_its_own_is_named():
     inputs = texts("Bert") | {"attention_mask": torch.tensor([[1] * 7, [0] * 7])}
     with unchecked(), pytest.raises(ValueError, match="sample 1 is all padding, .*; leave it out of the first batch"):
         wrap(built(Encoder)).predict(**inputs)
+
+
+class Reader(nn.Module):
+    """torch's encoder with a head of one's own, and inputs for its masks and positions."""
+
+    def __init__(self, head="first", hides=lambda mask: mask == 0, **options):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, **options)
+        self.words, self.places, self.mark = (
+            nn.Embedding(20, 16),
+            nn.Embedding(9, 16),
+            nn.Parameter(torch.randn(1, 1, 16)),
+        )
+        self.encoder, self.classes = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(16, 3)
+        self.head, self.hides = head, hides
+
+    def forward(self, words, attention_mask=None, positions=None, causal_mask=None):
+        states = self.words(words) + self.places(torch.arange(words.shape[1]) if positions is None else positions)
+        padding = None if attention_mask is None else self.hides(attention_mask)
+        if self.head == "class token":
+            states = torch.cat([self.mark.expand(len(words), -1, -1), states], 1)
+        causal_mask = causal_mask[0, 0] if causal_mask is not None and causal_mask.ndim == 4 else causal_mask
+        states = self.encoder(states, causal_mask, padding)
+        return self.classes({"mean": states.mean(1), "last": states[:, -1]}.get(self.head, states[:, 0]))
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.long])
+def test_a_mask_of_the_model_that_is_true_at_padding_is_refused(kind):
+    words, valid = texts("Bert").values()
+    model, message = (
+        built(Reader, hides=torch.Tensor.bool),
+        "'attention_mask' of Reader has .* keys are visible, but .* only",
+    )
+    for length in (7, 5):  # with padding, and without
+        known = wrap(model)
+        with unchecked():
+            known.predict(words)  # without a mask
+        with unchecked(), pytest.raises(ValueError, match=message):
+            wrap(model).predict(words[:, :length], (valid == 0).to(kind)[:, :length])
+        with unchecked(), pytest.raises(ValueError, match=message):
+            known.predict(words[:, :length], (valid == 0).to(kind)[:, :length])
+
+
+def test_an_additive_mask_of_the_model_hides_what_it_lowers():
+    words, valid = texts("Bert").values()
+    wrapped = wrap(built(Reader, hides=lambda mask: mask))
+    with unchecked():
+        expected = wrap(built(Reader)).explain(words, valid, exact=True)
+        explanation = wrapped.explain(words, torch.zeros(2, 7).masked_fill(valid == 0, -torch.inf), exact=True)
+        assert wrapped.explain(words, torch.zeros(2, 7)).visible.all()
+    assert torch.equal(explanation.visible, expected.visible)
+    torch.testing.assert_close(explanation.effects, expected.effects)
+    assert explanation.effects.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("head", ["first", "class token", "last", "mean"])
+@pytest.mark.parametrize("visible", [1, 2])
+def test_a_short_first_batch_never_decides_what_the_head_of_longer_ones_reads(head, visible):
+    model, words = built(Reader, head), texts("Bert")["input_ids"][:1]
+    short = [(words[:, :visible],), (words, (torch.arange(7) < visible)[None].long())]
+    for first in short[: 1 + (head == "first")]:  # cut, and padded
+        wrapped, other = wrap(model), wrap(model)
+        with unchecked():
+            before, after = wrapped.explain(*first, exact=True), wrapped.explain(words, exact=True)
+            expected, short_after = other.explain(words, exact=True), other.explain(*first, exact=True)
+        torch.testing.assert_close(after.effects, expected.effects)
+        assert (wrapped.fixed, wrapped.average, wrapped.reads_last) == (other.fixed, other.average, other.reads_last)
+        assert before.effects.abs().max() < 1e-6 or before.effects.shape == short_after.effects.shape
+        if visible == 2:
+            torch.testing.assert_close(before.effects, short_after.effects)
+
+
+CAUSAL = torch.full((7, 7), -torch.inf).triu(1)
+
+
+@pytest.mark.parametrize("samples", [1, 2, 7])  # also as many as tokens
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"positions": torch.arange(7)},
+        {"positions": torch.arange(7)[None]},
+        {"causal_mask": CAUSAL},
+        {"causal_mask": CAUSAL[None, None]},
+        {"attention_mask": torch.tensor([1] * 5 + [0] * 2)},
+    ],
+)
+def test_inputs_without_an_axis_of_samples_are_never_stacked_as_samples(samples, inputs):
+    words = torch.randint(3, 20, (samples, 7), generator=torch.Generator().manual_seed(0))
+    if "attention_mask" in inputs:  # this one has it
+        inputs = {"attention_mask": inputs["attention_mask"].repeat(samples, 1)}
+    with unchecked(), torch.no_grad():
+        wrapped = wrap(built(Reader, "last" if "causal_mask" in inputs else "first"))
+        explanation, classifier = wrapped.explain(words, **inputs, exact=True), wrapped.read(words, **inputs)
+        gates = classifier.visible.float()
+        probability, predicted = explanation.logits.softmax(1).max(1)
+        for token in range(gates.shape[1] - 1):
+            closed = torch.where(torch.arange(gates.shape[1]) == token, 0.0, gates)
+            left = classifier(classifier.tokens, attention_bias(closed)).softmax(1)[range(samples), predicted]
+            torch.testing.assert_close(explanation.effects[:, token], probability - left, rtol=0, atol=1e-6)
+    assert explanation.effects.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("options", [{}, {"norm_first": True}])
+def test_rounding_under_autocast_is_no_reason_to_refuse_a_model(options):
+    words = texts("Bert")["input_ids"]
+    with unchecked(), torch.autocast("cpu", dtype=torch.bfloat16):
+        wrapped = wrap(built(Reader, **options))
+        expected = wrapped.model(words).float()
+        prediction = wrapped.predict(words)
+    torch.testing.assert_close(prediction.logits.float(), expected, rtol=0.05, atol=0.05)
+    assert wrapped.fixed == 1

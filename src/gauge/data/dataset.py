@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -75,12 +76,13 @@ class Dataset:
                 if len(values) != rows:
                     raise ValueError(f"{kind}[{name!r}] has {len(values)} rows but there are {rows} labels; align them")
         if self.groups is not None:
-            groups = torch.as_tensor(self.groups)
-            if groups.shape != (rows,) or groups.is_floating_point():
+            groups = self.groups if isinstance(self.groups, Tensor) else np.array(self.groups)
+            if groups.shape != (rows,) or "int" not in str(groups.dtype):
                 raise ValueError(
-                    f"groups are a whole number for each of {rows} samples, not {groups.dtype} of shape {list(groups.shape)}"
+                    f"groups are a whole number for each of {rows} samples, not {groups.dtype} of shape "
+                    f"{list(groups.shape)}; give one for each, and number names, as pd.factorize(groups)[0] does"
                 )
-            object.__setattr__(self, "groups", groups)
+            object.__setattr__(self, "groups", torch.as_tensor(groups))
         unknown = set(self.observed) - set(self.inputs)
         if unknown:
             raise ValueError(f"observed names {sorted(unknown)}, which inputs does not have: {list(self.inputs)}")

@@ -21,7 +21,8 @@ from gauge.wrapping.classifier import Average
 from gauge.wrapping.wrap import Wrapped, wrap
 
 GATES, WEIGHTS = "gauge.safetensors", "model.safetensors"
-CHECKED = ("applies_gates", "leak", "average", "reads_last", "longest", "attentions")  # known after a first batch
+# known after a first batch
+CHECKED = ("applies_gates", "leak", "average", "reads_last", "longest", "masked", "attentions")
 
 
 class _Settings(BaseModel):
@@ -37,6 +38,7 @@ class _Settings(BaseModel):
     average: Average | None
     reads_last: bool
     longest: Annotated[int, Field(ge=0)]
+    masked: bool = False
     attentions: Annotated[int, Field(ge=0)] | None
     model: str
     state: str
@@ -153,12 +155,19 @@ def export_wrapped(model: Wrapped, path: str | Path, example: Mapping[str, Tenso
     >>> export_wrapped(wrap(bert), "reader.onnx", words).outputs  # doctest: +SKIP
     ('logits', 'probabilities', 'scores', 'gates')
     """
+    if not isinstance(example, Mapping):
+        raise ValueError(f"the example is a {type(example).__name__}; give a batch of tensors, by name: {{'x': x}}")
     others = [name for name, value in example.items() if not isinstance(value, Tensor)]
     if others or not example:
         raise ValueError(f"the example has {', '.join(others) or 'no inputs'}; give a batch of tensors, by name")
     inputs = {name: value.cpu() for name, value in example.items() if name != "labels"}
     flat = _Flat(deepcopy(model).cpu().float().eval().requires_grad_(False), tuple(inputs))
-    flat(*inputs.values())  # the first batch shows whether the model can be gated
+    # the first batch shows whether the model can be gated
+    if flat.model.read(**inputs).tokens.shape[1] > flat.model.longest:
+        raise ValueError(
+            f"the example does not show what the head of {type(model.model).__name__} reads; give one with a sample of "
+            "three tokens or more besides padding, on which the logits depend"
+        )
     return write_graph(flat, list(inputs.values()), Path(path), {"format": "gauge-wrapped-1", "version": __version__})
 
 

@@ -87,6 +87,7 @@ def check_encoder(module: nn.Module, shape: Sequence[int], *, dtype: torch.dtype
     _checked(module, shape, dtype)
 
 
+@torch.inference_mode(False)
 def _checked(module: nn.Module, shape: Sequence[int], dtype: torch.dtype) -> Float[Tensor, "b n c"]:
     """The units of a few random samples, or the error of `check_encoder`."""
     name = type(module).__name__
@@ -123,7 +124,7 @@ def _checked(module: nn.Module, shape: Sequence[int], dtype: torch.dtype) -> Flo
             )
         if units.dtype != torch.float32:
             raise ValueError(f"{name} returns {units.dtype}, and the network reads torch.float32; end it with .float()")
-        if not units.isfinite().all():
+        if readable and not units.isfinite().all():
             raise ValueError(f"{name} returns values that are not finite for random samples; look at its layers")
     same = [torch.allclose(own[0], unit, rtol=1e-3, atol=1e-4) for own, unit in zip(alone, units, strict=True)]
     if not all(same):
@@ -131,7 +132,23 @@ def _checked(module: nn.Module, shape: Sequence[int], dtype: torch.dtype) -> Flo
             f"{name} returns something else for a sample alone than in a batch, also in eval mode; let it read every "
             "sample by itself, and leave out random parts"
         )
+    _check_zeros(module, name, torch.zeros_like(samples))
     return units
+
+
+def _check_zeros(module: nn.Module, name: str, zeros: Tensor) -> None:
+    """Raise an error if missing samples make NaN: their units are hidden, but zero times NaN is NaN in a gradient."""
+    weights = [each for each in module.parameters() if each.requires_grad]
+    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):  # its LSTM has no backward in eval mode
+        units = _units(module, zeros, torch.zeros(len(zeros), dtype=torch.bool, device=zeros.device))
+        learns = units.requires_grad and weights
+        found = torch.autograd.grad(units, weights, torch.zeros_like(units), allow_unused=True) if learns else ()
+    gradients = [each.to_dense() for each in found if each is not None]
+    if not all(bool(each.isfinite().all()) for each in (units, *gradients)):
+        raise ValueError(
+            f"{name} returns NaN for zeros, which it reads for missing samples; add a small number where it divides, as in "
+            "x / (x.norm() + 1e-6)"
+        )
 
 
 def _units(module: nn.Module, x: Tensor, observed: Tensor | None = None) -> Tensor:

@@ -36,6 +36,7 @@ from gauge.training.loop import Epoch, fit
 from gauge.training.metrics import ACCURACY, log_loss
 from gauge.training.progress import stage_progress
 from gauge.training.settings import Settings, TrainSettings
+from gauge.values import over_values
 
 
 class Description(Settings):
@@ -52,6 +53,8 @@ class Description(Settings):
     dtypes: dict[str, Literal["float32", "uint8", "int32", "int64"]] = Field(default_factory=dict)
     by_cell: tuple[str, ...] = ()  # tables with blank cells in training, which have a flag for each
     scaled: tuple[str, ...] = ()  # modalities whose values were from 0 to 1 in training, as those of bytes are
+    # the smallest and largest codes at each position, numbers of each column, or values of all else in training
+    ranges: dict[str, list[list[float]]] = Field(default_factory=dict)
     history: list[dict[str, Any]] = Field(default_factory=list)  # of training, an entry for each epoch
 
 
@@ -129,10 +132,10 @@ class GaugePlusClassifier:
         if trust and not settings.corrupt:
             settings = settings.model_copy(update={"corrupt": Corruption(swapped=0.2)})
         given = classes if isinstance(classes, Iterable) and not isinstance(classes, str | Mapping | Set) else ()
-        names = [each.item() if isinstance(each, np.generic | Tensor) else each for each in given]
-        if {*map(type, names)} not in ({int}, {bool}) and None not in names:
-            names = list(map(str, names))
-        if len({*names}) < max(2, len(names)) or None in names:
+        names = [each.item() if isinstance(each, np.generic | Tensor) and each.ndim == 0 else each for each in given]
+        unnamed = any(each is None or getattr(each, "ndim", 0) for each in names)
+        names = names if {*map(type, names)} in ({int}, {bool}) else list(map(str, names))
+        if len({*names}) < max(2, len(names)) or unnamed:
             raise ValueError(f"classes are the names of two classes or more, each once, not {classes!r}")
         self.modules = {name: each for name, each in encoders.items() if not isinstance(each, str | tuple)}
         named = {name: _named(each) for name, each in encoders.items()}
@@ -214,7 +217,8 @@ class GaugePlusClassifier:
         by_cell = [
             name for name in train.shapes if any(data.observed.get(name, data.labels).ndim > 1 for data in (train, val))
         ]
-        seen = {"shapes": train.shapes, "dtypes": dtypes, "by_cell": by_cell, "scaled": scaled}
+        ranges = {name: _range(train.inputs[name], flags) for name, flags in train.observed.items()}
+        seen = {"shapes": train.shapes, "dtypes": dtypes, "by_cell": by_cell, "scaled": scaled, "ranges": ranges}
         self.description = Description.parse(self.description.model_dump() | seen, "the samples")
         module = self._build(train)
         train, val = self._on_device(train, module), self._on_device(val, module)
@@ -409,13 +413,16 @@ class GaugePlusClassifier:
         return model
 
     def example(self) -> Dataset:
-        """Return a few samples of random numbers in the shapes of the modalities, such as an export needs; with blank cells
-        where training had some."""
+        """Return a few samples of random numbers, such as an export needs, in the shapes of the modalities and the range of
+        training; with blank cells where training had some."""
         draw, values, observed = torch.Generator().manual_seed(0), {}, {}
         for name, shape in self.description.shapes.items():
             dtype = getattr(torch, self.description.dtypes[name])
-            most = {"uint8": 256}.get(self.description.dtypes[name], int(dtype.is_floating_point))  # codes are all 0
-            values[name] = (most * torch.rand(4, *shape, generator=draw)).to(dtype)
+            whole = not dtype.is_floating_point or "cardinalities" in self.description.encoders[name][1]
+            most = {torch.uint8: 255.0, torch.float32: 1.0}.get(dtype, 0.0)  # where the range is not known
+            low, high = torch.tensor(self.description.ranges.get(name, [[0.0], [most]]), dtype=torch.double)
+            drawn = low + torch.rand(4, *shape, generator=draw).double().flatten(1) * (high - low + whole)
+            values[name] = (drawn.floor() if whole else drawn).to(dtype).view(4, *shape)
             if name in self.description.by_cell:
                 observed[name] = torch.arange(shape[0]) % 4 != torch.arange(4)[:, None]
                 values[name][~observed[name]] = torch.nan if dtype.is_floating_point else 0
@@ -546,8 +553,9 @@ def _named(encoder: str | tuple[str, Mapping[str, Any]] | nn.Module) -> tuple[st
 
 def _single(data: Dataset) -> Dataset:
     """The samples with numbers in single precision, as networks read them."""
-    single = {name: values.float() for name, values in data.inputs.items() if values.is_floating_point()}
-    return replace(data, inputs={**data.inputs, **single})
+    numbers = {name: values for name, values in data.inputs.items() if values.is_floating_point()}
+    single = {name: values.float() for name, values in numbers.items() if values.dtype != torch.float32}
+    return replace(data, inputs={**data.inputs, **single}) if single else data  # which would be checked again
 
 
 def _within_one(values: Tensor, observed: Tensor) -> bool:
@@ -556,3 +564,14 @@ def _within_one(values: Tensor, observed: Tensor) -> bool:
         return True
     known = values[:4096][observed[:4096]]
     return bool(((known >= 0) & (known <= 1)).all())
+
+
+def _range(values: Tensor, observed: Tensor) -> list[list[float]]:
+    """The smallest and the largest codes at each position, numbers of each column, or values of all else."""
+    if values.dtype == torch.uint8:
+        return [[0.0], [255.0]]
+    flags, some = over_values(observed, values)[:4096].to(values.device), values[:4096]
+    axes = list(range(values.ndim)) if values.is_floating_point() and values.ndim > 2 else [0]
+    some = some if values.is_floating_point() else some.double()
+    ends = some.where(flags, torch.inf).amin(axes), some.where(flags, -torch.inf).amax(axes)
+    return [each.nan_to_num(0.0, 0.0, 0.0).flatten().tolist() for each in ends]  # 0 where nothing is known

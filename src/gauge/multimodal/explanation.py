@@ -132,7 +132,7 @@ def _has_cells(method: GaugePlus, batch: Batch, name: str, count: int) -> bool:
     """Whether the parts of a modality are cells of a table: in a sequence of codes, no code stands for a missing word."""
     values, encoder = batch.inputs[name], method.encoder.encoders[name]
     table = values.is_floating_point() or any(isinstance(part, Columns | Cells) for part in encoder.modules())
-    return table and values.shape[1:] == (count,)
+    return (table or count == 1) and values.shape[1:] == (count,)
 
 
 def _hidden(method: GaugePlus, reading: PlusReading, visible: Bool[Tensor, "b n"]) -> PlusReading:

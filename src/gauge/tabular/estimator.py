@@ -33,7 +33,7 @@ from gauge.tabular.saved.prediction_sets import COVERAGE
 from gauge.tabular.table import inputs
 from gauge.tabular.table.labelled import Labelled
 from gauge.tabular.table.rows import unread_contents
-from gauge.tabular.table.schema import Schema
+from gauge.tabular.table.schema import Schema, width_problems
 from gauge.tabular.table.stream import Stream
 from gauge.training.device import cpu_threads, num_threads, pick_device
 
@@ -754,7 +754,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         names = choose_experts(self.experts, schema, experts)
         self._print(*schema.summary())
         cut = unread_contents(schema, data.every_row) if "network" in names else []
-        for problem in (*inputs.width_problems(len(schema.table)), *cut):
+        for problem in (*width_problems(len(schema.table)), *cut):
             logger.warning(problem)
         if self.device not in (None, "auto", "cpu"):
             pick_device(self.device)  # an error before anything is learned

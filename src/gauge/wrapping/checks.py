@@ -17,8 +17,9 @@ def check_logits(classifier: TokenClassifier) -> None:
     """Raise an error unless the classifier without gates, and with open ones, has the logits of its model."""
     model, name = classifier.model, type(classifier.model).__name__
     with evaluated(model):
-        own = logits_of(model(*classifier.args, **classifier.inputs), model).float()
-        logits = classifier(classifier.tokens).float()
+        own = logits_of(model(*classifier.args, **classifier.inputs), model)
+        dtypes, device = [classifier.tokens.dtype, own.dtype], own.device.type
+        own, logits = own.float(), classifier(classifier.tokens).float()
         open_gates = torch.ones(classifier.visible.shape, device=own.device)
         opened = classifier(classifier.tokens, attention_bias(open_gates)).float()
     if len(own) != len(classifier.tokens):
@@ -32,7 +33,8 @@ def check_logits(classifier: TokenClassifier) -> None:
             "of the model, or return the logarithms of its probabilities"
         )
     # relative differences of logits that rounding explains
-    relative = {torch.bfloat16: 0.05, torch.float16: 0.02}.get(classifier.tokens.dtype, 1e-3)
+    dtypes += [torch.get_autocast_dtype(device)] * torch.is_autocast_enabled(device)
+    relative = max({torch.bfloat16: 0.05, torch.float16: 0.02}.get(dtype, 1e-3) for dtype in dtypes)
     tolerance = relative * float(own.nan_to_num().abs().max()) + ROUNDING
     for way, compared in (("read through its tokens", logits), ("with open gates", opened)):
         difference = float((compared - own).nan_to_num().abs().max())
@@ -52,24 +54,28 @@ def check_logits(classifier: TokenClassifier) -> None:
             "belong to a word or a patch; use a model without random numbers or a random order of its tokens"
         )
     with evaluated(model):
-        if classifier.guessed:
+        if classifier.mask:
             _check_mask(classifier)
         if classifier.visible.any():
             _check_independence(classifier, logits)
 
 
 def _check_mask(classifier: TokenClassifier) -> None:
-    """Raise an error if the attention reads what the mask of the blocks seems to hide, and nothing else."""
-    weights = classifier.attention(classifier.tokens)[..., classifier.fixed :].float().nan_to_num().amax((1, 2))
-    hidden, visible = (weights[each].sum() for each in (~classifier.visible, classifier.visible))
-    if hidden > ROUNDING * visible:
-        wrong = "does not hide keys where it is False; give none, or one that does"
-        if visible <= ROUNDING * hidden:
-            wrong = (
-                "hides keys where it is True, but its name is that of one that shows them; call it key_padding_mask, or "
-                "invert it"
-            )
-        raise ValueError(f"the mask that the blocks of {type(classifier.model).__name__} get {wrong}")
+    """Raise an error if the attention of tokens reads what their mask seems to hide. One that the model itself gets may be
+    for its head alone, so that the attention reads everything."""
+    name, readers = classifier.mask, classifier.positions_visible
+    weights = classifier.attention(classifier.tokens)[..., classifier.fixed :].float().nan_to_num().amax(1)
+    if readers.any() and weights.shape[1] == readers.shape[1]:  # padding may read anything
+        weights = weights * readers[..., None]
+    hidden, visible = (weights.amax(1)[each].sum() for each in (~classifier.visible, classifier.visible))
+    inverted, of_model = visible <= ROUNDING * hidden, name == "attention_mask" and name in classifier.named
+    if hidden > ROUNDING * visible and (inverted or not of_model):
+        meaning, other = ("hidden", "mask") if "padding" in name else ("visible", "key_padding_mask")
+        reads = f"only the others; call it {other}, or invert it" if inverted else "all; give none, or one that hides"
+        raise ValueError(
+            f"the mask {name!r} of {type(classifier.model).__name__} has to be True or 1 where keys are {meaning}, but the "
+            f"attention reads {reads}"
+        )
 
 
 def _check_independence(classifier: TokenClassifier, logits: Tensor) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gauge.backbones.blocks import find_blocks
 from gauge.nn.interception import AttentionBias
 from gauge.paper.gauge import GATE_FLOOR, attention_bias
-from gauge.wrapping.inputs import altered, can_be_altered, contents, differentiable, named_inputs, repeated, text_of
+from gauge.wrapping.inputs import altered, contents, differentiable, named_inputs, repeated, text_of
 
 Output = Any  # what the model returns: logits, or a Hugging Face output
 
@@ -38,8 +38,8 @@ class TokenClassifier:
     depend on the input, as CLS and registers, and at least one for a text). `visible` is False where they are padding,
     which is left to the model. With `average` the head reads a mean over the tokens, each weighted by its gate.
     With `reads_last` it reads that of the last visible token, which is therefore never gated: `readers` has it. Gates have
-    to reach `attentions` attentions, if their number is known. `guessed` says whether a mask that the blocks get, whose
-    meaning differs between models, tells what is padding. Nothing stays on the model.
+    to reach `attentions` attentions, if their number is known. `mask` is the name of the mask that tells what is
+    padding, whose meaning differs between models; empty if there is none. Nothing stays on the model.
     """
 
     offers_attention = True
@@ -65,7 +65,7 @@ class TokenClassifier:
         sequence, others = self._embedded(self.args, self.inputs)
         self.named = named_inputs(model, self.args, self.inputs)
         _check_layout(model, blocks, sequence, self.named)
-        self.positions_visible, self.guessed = _visible(sequence, self.named, others)
+        self.positions_visible, self.mask = _visible(sequence, self.named, others)
         if fixed is not None and fixed > sequence.shape[1]:
             raise ValueError(
                 f"fixed is {fixed}, but the blocks of {type(model).__name__} read {sequence.shape[1]} positions; fix fewer"
@@ -136,7 +136,7 @@ class TokenClassifier:
             )
         same = (before == after).all(-1).all(0).long().cumprod(0)
         learned = int(same.sum())
-        if learned == length > 1 and can_be_altered(inputs):
+        if learned == length > 1 and inputs:
             raise ValueError(
                 f"the {length} positions that the blocks of {name} read do not depend on its inputs, so that a gate would "
                 "not belong to a word or a patch; use a model whose blocks read its tokens"
@@ -202,8 +202,8 @@ class TokenClassifier:
         return output
 
     def _run(self, tokens: Tensor, labels: dict[str, Tensor]) -> Output:
-        times = tokens.shape[0] // self.tokens.shape[0]  # exact effects stack replacements
-        sequence = torch.cat([repeated(self.prefix, times), tokens], 1)
+        samples, rows = self.tokens.shape[0], tokens.shape[0]  # exact effects stack replacements
+        sequence = torch.cat([repeated(self.prefix, samples, rows), tokens], 1)
         first_call = iter([True])  # ALBERT runs one block many times, and only its first run reads the tokens
 
         def replace(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -212,8 +212,9 @@ class TokenClassifier:
             return ((sequence, *args[1:]), kwargs) if args else (args, kwargs | {_sequence_name(kwargs): sequence})
 
         with self.first_block.register_forward_pre_hook(replace, with_kwargs=True), _eagerly():
-            args = [repeated(value, times) for value in self.args]
-            return self.model(*args, **{name: repeated(value, times) for name, value in self.inputs.items()}, **labels)
+            args = [repeated(value, samples, rows) for value in self.args]
+            inputs = {name: repeated(value, samples, rows) for name, value in self.inputs.items()}
+            return self.model(*args, **inputs, **labels)
 
     def _embedded(self, args: tuple[Any, ...], inputs: Mapping[str, Any]) -> tuple[Tensor, Mapping[str, Any]]:
         """The sequence that the first block reads, and the block's inputs by name."""
@@ -266,7 +267,7 @@ class TokenClassifier:
         that weighted mean, and open gates change nothing. The states of padding stay as they are."""
         assert self.average is not None
         first = 0 if self.average.over_fixed else self.fixed
-        visible = repeated(self.positions_visible[:, first:], len(states) // len(self.positions_visible))
+        visible = repeated(self.positions_visible[:, first:], self.visible.shape[0], states.shape[0])
         gates = F.pad(gates, (self.fixed - first, 0), value=1.0)
         weights = torch.where(visible, gates, 0.0)[..., None].to(states.dtype)
         tokens = states[:, first:]
@@ -276,7 +277,7 @@ class TokenClassifier:
 
     def _over_sequence(self, attn_bias: Tensor) -> Tensor:
         """The bias of CLS and tokens, over all positions: 0 for the fixed ones, and for padding, which the model hides."""
-        visible = repeated(self.visible, attn_bias.shape[0] // self.visible.shape[0])
+        visible = repeated(self.visible, self.visible.shape[0], attn_bias.shape[0])
         return F.pad(attn_bias[..., 1:].masked_fill(~visible[:, None, None], 0.0), (self.fixed, 0))
 
 
@@ -295,8 +296,9 @@ def effects_of_closing(classifier: TokenClassifier, gates: Float[Tensor, "b n"])
         return gates
     before, target = classifier(tokens, attention_bias(gates)).float().softmax(1).max(1)
     after = []
-    # sequences in a pass that closes gates one by one
-    for closed in torch.arange(count, device=gates.device).split(max(1, 256 // samples)):
+    # a mask [s, s] for as many samples must not be stacked as theirs; otherwise, some 256 sequences a pass
+    at_once = 1 if samples in (count, count + classifier.fixed) else max(1, 256 // samples)
+    for closed in torch.arange(count, device=gates.device).split(at_once):
         keep = (torch.arange(count, device=gates.device) != closed[:, None])[:, None] | readers
         left = (keep * gates).flatten(0, 1)
         logits = classifier(tokens.repeat(len(closed), 1, 1), attention_bias(left))
@@ -352,27 +354,28 @@ def _check_layout(model: nn.Module, blocks: nn.Module, sequence: Tensor, inputs:
 
 def _visible(
     sequence: Tensor, inputs: Mapping[str, Any], of_block: Mapping[str, Any]
-) -> tuple[Bool[Tensor, "b s"], bool | Bool[Tensor, ""]]:
+) -> tuple[Bool[Tensor, "b s"], str]:
     """Where the sequence is no padding: by the mask among the inputs of the model or, if that has another shape (as that of
-    a waveform), by the one that the first block gets; and whether that is a mask of truth values, by its name."""
+    a waveform), by the one that the first block gets; and the name of that mask."""
     size = sequence.shape[:2]
-    mask = inputs.get("attention_mask")
-    if isinstance(mask, Tensor) and mask.shape == size:
-        return mask.bool(), False
+    own = inputs.get("attention_mask")
+    if isinstance(own, Tensor) and own.shape == size:
+        of_block = {"attention_mask": own}
     hidden = -1e4  # what is added to an attention logit from here on hides the key; relative positions add less
     padding = ("src_key_padding_mask", "key_padding_mask")  # True or -inf where they are not
     # arguments of blocks: True, 1 or 0.0 where keys are visible
     others = tuple(name for name, value in of_block.items() if isinstance(value, Tensor) and value.dtype == torch.bool)
     for names, visible in ((("attention_mask", "attn_mask", "mask"), True), (padding, False), (others, True)):
-        for mask in (of_block[name] for name in names if isinstance(of_block.get(name), Tensor)):
+        for name, mask in ((name, of_block[name]) for name in names if isinstance(of_block.get(name), Tensor)):
             if mask.ndim == 4 and mask.shape[-1] == size[1] and mask.shape[0] in (1, size[0]):
                 shown = mask if mask.dtype == torch.bool else mask > hidden
-                return shown.flatten(1, 2).any(1).expand(size), False
+                return shown.flatten(1, 2).any(1).expand(size), name
             if mask.shape == size:
                 # stays a tensor, as an export cannot branch on it
                 additive = (mask <= 0).all() & mask.is_floating_point()
-                return torch.where(additive, mask > hidden, mask.bool() == visible), ~additive
-    return torch.ones(size, dtype=torch.bool, device=sequence.device), False
+                # onnxruntime has no Where of truth values
+                return (additive & (mask > hidden)) | (~additive & (mask.bool() == visible)), name
+    return torch.ones(size, dtype=torch.bool, device=sequence.device), ""
 
 
 def _sequence_name(inputs: Mapping[str, Any]) -> str:

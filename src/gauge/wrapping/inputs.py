@@ -39,12 +39,20 @@ def mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
     return value
 
 
-def repeated(value: Any, times: int) -> Any:
+def repeated(value: Any, samples: int, rows: int) -> Any:
+    """The value of so many samples stacked to so many rows; tensors without an axis of samples (a causal mask) stay."""
+    times = rows // samples
+
+    def stacked(tensor: Tensor) -> Tensor:
+        size = tensor.shape[0] if tensor.ndim else 0
+        heads = tensor.ndim > 2 and size % samples == 0  # nn.MultiheadAttention takes masks [b * h, s, s]
+        return tensor.repeat(times, *[1] * (tensor.ndim - 1)) if size == samples or heads else tensor
+
     if times == 1:
         return value
     if isinstance(value, list | tuple) and value and all(isinstance(each, str) for each in value):
         return value * times
-    return mapped(value, lambda tensor: tensor.repeat(times, *[1] * (tensor.ndim - 1)) if tensor.ndim else tensor)
+    return mapped(value, stacked)
 
 
 def differentiable(value: Any) -> Any:
@@ -74,13 +82,10 @@ def altered(value: Any, contents: list[Tensor], *, one_word: bool = False) -> An
     return mapped(value, lambda tensor: others.get(id(tensor), tensor))
 
 
-def can_be_altered(contents: list[Tensor]) -> bool:
-    return any(not torch.equal(each, _shuffled(each)) for each in contents)
-
-
 def _shuffled(value: Tensor) -> Tensor:
     if not value.is_floating_point():
-        return value.flatten().roll(1).view_as(value)
+        rolled = value.flatten().roll(1).view_as(value)
+        return (value - 1).abs() if torch.equal(rolled, value) else rolled  # one word alone
     noise = torch.randn(value.shape, generator=torch.Generator().manual_seed(0)).to(value)
     spread = value.float().std(correction=0).nan_to_num()  # blank images have none
     return noise * torch.where(spread > 0, spread, 1.0).to(value)

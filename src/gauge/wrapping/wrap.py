@@ -58,7 +58,7 @@ def wrap(
     -----
     The first batch shows whether the model can be gated, and so does every longer one: read through its tokens it has to
     have the logits of the model itself, and of the effect of a token whose gate is closed at most the share `max_leak` may
-    be left. Otherwise it is refused.
+    be left. Otherwise it is refused. What the head reads is learned from batches with a sample of three tokens or more.
 
     Examples
     --------
@@ -141,6 +141,7 @@ class Wrapped(nn.Module):
         self.average: Average | None = None
         self.leak: float | None = None
         self.longest = 0  # tokens of a sample, among the batches that were checked
+        self.masked = False  # whether one of them had a mask
         self.attentions: int | None = None  # that gates reach
 
     def get_extra_state(self) -> Tensor:
@@ -268,29 +269,31 @@ class Wrapped(nn.Module):
         seen: dict[str, Any] = {"average": self.average, "reads_last": self.reads_last}
         read = partial(TokenClassifier, self.model, args, inputs, self.fixed, **seen)
         classifier = read(attentions=self.attentions)
-        if self.leak is not None and classifier.tokens.shape[1] <= self.longest:
+        known = self.leak is not None and (self.masked or not classifier.mask)
+        if known and classifier.tokens.shape[1] <= self.longest:
             return classifier
         if self.fixed is not None and not classifier.tokens.shape[1]:
             raise ValueError(
                 f"fixed is {self.fixed}, as many as there are positions, so that no token has a gate; fix fewer"
             )
         with evaluated(self.model):  # dropout in its embeddings would change the tokens
-            fixed = self._check(read())
-        classifier = classifier.fixing(fixed)
-        classifier.average, classifier.reads_last = self.average, self.reads_last
-        classifier.attentions = self.attentions
-        try:
-            check_gradient(classifier)
-        except ValueError:
-            self.leak = None  # so that the next call is refused, too
-            raise
-        if self.leak is not None:
-            self.fixed = fixed
+            checked, leak = self._check(read())
+        classifier = classifier.fixing(checked.fixed)
+        learned = ("average", "reads_last", "attentions")
+        for name in learned:
+            setattr(classifier, name, getattr(checked, name))
+        check_gradient(classifier)
+        if leak is not None:
+            self.leak, self.masked = leak, self.masked or bool(classifier.mask)
+            if classifier.positions_visible.sum(1).max() > 2:  # fewer do not tell which of them the head reads
+                self.longest = max(self.longest, classifier.tokens.shape[1])
+                for name in ("fixed", *learned):
+                    setattr(self, name, getattr(classifier, name))
         return classifier
 
-    def _check(self, classifier: TokenClassifier) -> int:
-        """Whether the model has the same logits through its tokens as by itself, what its head reads, the leak of a closed
-        token, and how many positions are fixed."""
+    def _check(self, classifier: TokenClassifier) -> tuple[TokenClassifier, float | None]:
+        """Whether the model has the same logits through its tokens as by itself; the classifier that knows what the head
+        reads, and how many positions are fixed; and the leak of a closed token."""
         check_logits(classifier)
         bypass = measured_bypass(classifier)
         if bypass is not None and bypass > self.max_leak:
@@ -303,9 +306,10 @@ class Wrapped(nn.Module):
         if leak is not None and leak > self.max_leak and self.fixed is None and classifier.fixed == 0:
             first = classifier.fixing(1)  # a head that reads the first position reads it behind a closed gate, too
             other = measured_leak(first)
+            other = measured_leak(first, last=True) if other is None else other  # of two tokens
             if other is not None and other <= self.max_leak:
                 classifier, leak = first, other
-        if leak is not None and (leak > self.max_leak or self.average):
+        if leak is not None and (leak > self.max_leak or classifier.average):
             classifier, leak = self._averaged(classifier, leak)  # a head that averages tokens reads closed ones, too
         if leak is not None and leak > self.max_leak:
             raise ValueError(
@@ -315,23 +319,20 @@ class Wrapped(nn.Module):
                 "closed gate. Use another model, or accept it with max_leak=1"
             )
         last = measured_leak(classifier, last=True)
-        self.reads_last = self.reads_last or (last is not None and last > self.max_leak)
-        known = [each for each in (leak, None if self.reads_last else last) if each is not None]
-        self.leak = max(known, default=self.leak)
-        self.longest = max(self.longest, classifier.tokens.shape[1])
-        self.attentions = classifier.attend(classifier.tokens).calls
-        return classifier.fixed
+        classifier.reads_last = self.reads_last if last is None else last > self.max_leak
+        classifier.attentions = classifier.attend(classifier.tokens).calls
+        known = [each for each in (leak, None if classifier.reads_last else last) if each is not None]
+        return classifier, max(known, default=self.leak)
 
     def _averaged(self, classifier: TokenClassifier, leak: float) -> tuple[TokenClassifier, float]:
         """The classifier whose gates weigh what its head averages, if that lets less of a token's effect pass."""
-        averages = classifier.averages() if self.average is None else [self.average]
+        averages = classifier.averages() if classifier.average is None else [classifier.average]
         shares = [(measured_average(classifier.averaging(each)), each) for each in averages]
         if not shares:  # the blocks return their states behind something else
             return classifier, leak
         share, average = min(shares)
         other = max(share, measured_leak(classifier.averaging(average)) or 0.0)
-        if other < leak or self.average is not None:
-            self.average = average
+        if other < leak or classifier.average is not None:
             return classifier.averaging(average), other
         return classifier, leak
 

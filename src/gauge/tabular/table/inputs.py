@@ -12,7 +12,6 @@ import pandas as pd
 
 from gauge.choices import did_you_mean, pick
 from gauge.tabular.table.cells import cells_of, without_fraction, written_alike
-from gauge.tabular.table.columns import FINE_COLUMNS
 from gauge.tabular.table.guard import warn
 from gauge.tabular.table.numbers import are_quantities, range_positions
 
@@ -283,14 +282,15 @@ def class_weights(given: Any, classes: np.ndarray, labels: np.ndarray) -> list[f
     from sklearn.utils import compute_class_weight
 
     if isinstance(given, Mapping):
-        whole = classes.dtype.kind in "iuf"  # of which True is 1
-        names = [int(name) if whole and isinstance(name, bool | np.bool_) else name for name in given]
+        numbers = classes.dtype.kind in "iuf"  # of which True is 1
+        names = [int(name) if numbers and isinstance(name, bool | np.bool_) else name for name in given]
         positions = class_positions(classes, pd.Series(names, dtype=object)).tolist()
         for name, position in zip(given, positions, strict=True):
             if position < 0 or positions.count(position) > 1:
-                known = ", ".join(map(str, classes[:20]))
-                what = "is no class" if position < 0 else "is a class that class_weight has twice"
-                raise ValueError(f"class_weight: {name!r} {what}; give a weight for each class once, of: {known}")
+                known = dict.fromkeys(map(str, classes)) if position < 0 else {}
+                if str(name) in known or not known:
+                    raise ValueError(f"class_weight: {name!r} is one of several classes, or one twice; give each once")
+                pick(known, str(name), "class")  # an error
         given = dict(zip(classes[positions].tolist(), given.values(), strict=True))
     rows = classes[labels] if isinstance(given, str) else classes  # only "balanced" looks at them
     weights = compute_class_weight(given, classes=classes, y=rows)
@@ -387,16 +387,6 @@ def _check_target(labels: pd.Series, classes: int, rows: int) -> None:
         cure = "divide a quantity into classes (--classes 4, pd.qcut), or choose another column"
         given, reason = "different numbers", f"a quantity or an identifier; {cure}"
     raise ValueError(f"the target has {classes} {given} in {rows} rows, so it is {reason}")
-
-
-def width_problems(columns: int) -> Iterator[str]:
-    """What many columns of numbers and categories mean for the network."""
-    if columns > FINE_COLUMNS:
-        yield (
-            f"{columns} columns are numbers and categories, more than {FINE_COLUMNS}; a network would read them as one unit "
-            "with one score and is fitted only beside texts and images, or if it is named (experts=, --experts): drop "
-            "columns (columns=, --column NAME=ignore) for a score of each"
-        )
 
 
 def check_types(labels: Sequence[Any] | np.ndarray) -> None:

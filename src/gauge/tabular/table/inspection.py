@@ -11,8 +11,9 @@ from gauge.choices import pick
 from gauge.registry import COLUMNS
 from gauge.tabular.table.cells import missing, plain, written
 from gauge.tabular.table.columns import IGNORE, MAX_CATEGORIES, Cell, ImageFiles, ReadOptions, infer_kind, pick_kind
-from gauge.tabular.table.inputs import as_pandas, has_label, target_problems, width_problems
+from gauge.tabular.table.inputs import as_pandas, has_label, target_problems
 from gauge.tabular.table.numbers import are_whole, is_named, uses_decimal_commas
+from gauge.tabular.table.schema import width_problems
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Schema: which columns of a table are used, and how its rows become the modalities of a model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from gauge.tabular.table.arrays import (
 )
 from gauge.tabular.table.cells import missing, plain
 from gauge.tabular.table.columns import (
+    FINE_COLUMNS,
     IGNORE,
     IMAGE_SIDE,
     MAX_CATEGORIES,
@@ -228,3 +229,13 @@ def _encoded(arrays: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Encoded:
 def per_column(flags: np.ndarray) -> np.ndarray:
     """One flag for each column of a modality."""
     return flags[:, None] if flags.ndim == 1 else flags
+
+
+def width_problems(columns: int) -> Iterator[str]:
+    """What many columns of numbers and categories mean for the network."""
+    if columns > FINE_COLUMNS:
+        yield (
+            f"{columns} columns are numbers and categories, more than {FINE_COLUMNS}; a network would read them as one unit "
+            "with one score and is fitted only beside texts and images, or if it is named (experts=, --experts): drop "
+            "columns (columns=, --column NAME=ignore) for a score of each"
+        )
