@@ -2,8 +2,8 @@
 
     python studies/replay.py --data DIR RUN ... [--minutes 30]
 
-Every row of a run is trained for one epoch on a few labelled samples and predicts test samples, once by the commit that
-trained its results and once by today's, on the same machine with the same arguments. Where weights and probabilities are
+Every row of a run is trained for one epoch on a few samples and predicts others, once by the commit that trained its
+results and once by today's, on the same machine with the same arguments. Where weights and probabilities are
 the same bit for bit, the row counts as repeated. A GPU's own code (recorded steps, its half precision) is not run here.
 What is in studies/results/replay.json for today's code is not computed again.
 """
@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save_file
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "studies" / "results" / "replay.json"
-LABELS, BATCH, TESTED = 200, 32, 256
+SAMPLES, BATCH = 64, 16  # of each split, and of a step
 
 
 def train(experiments: dict[str, Any], folder: Path) -> None:
@@ -39,13 +39,19 @@ def train(experiments: dict[str, Any], folder: Path) -> None:
     workspace = Workspace(folder / "work", "cpu")
     for row, experiment in experiments.items():
         job = workspace.job(Experiment.model_validate(experiment))
+        for split in ("train", "val", "imputer"):
+            setattr(job.store, split, few(getattr(job.store, split)))
         method, _ = workspace.method(job)
-        test = job.test.take(torch.linspace(0, len(job.test) - 1, min(TESTED, len(job.test))).long())
         tensors = {f"weights.{name}": tensor.clone() for name, tensor in method.state_dict().items()}
         for protocol in {str(job.benchmark.protocols[0]), str(job.benchmark.protocols[-1])}:
-            predictions = predict_split(method, test, parse_protocol(protocol))
+            predictions = predict_split(method, few(job.test), parse_protocol(protocol))
             tensors[f"probabilities.{protocol}"] = torch.as_tensor(predictions.probabilities)
         save_file(tensors, folder / f"{row.replace(':', '-')}.safetensors")
+
+
+def few(split: Any) -> Any:
+    """Samples from all over a split, if there is one."""
+    return split and split.take(torch.linspace(0, len(split) - 1, min(SAMPLES, len(split))).long())
 
 
 def trained_by(tree: Path, experiments: dict[str, Any], folder: Path) -> dict[str, dict[str, torch.Tensor] | str]:
@@ -87,11 +93,8 @@ def short(run: Any) -> dict[str, Any]:
     settings = yaml.safe_load(path.read_text(encoding="utf-8")) if path else {}
     names = {"plus", "backbone"} | {"baseline", "experts", "finetune", "imputer"} & set(settings)
     stages = {name: settings.get(name, {}) for name in names}
-    return (
-        settings
-        | {name: stage | {"epochs": 1, "batch_size": BATCH} for name, stage in stages.items()}
-        | {"labels": LABELS}
-    )
+    short = {name: stage | {"epochs": 1, "batch_size": BATCH} for name, stage in stages.items()}
+    return settings | short
 
 
 def main() -> None:
