@@ -22,10 +22,12 @@ from report.results import (
     NOT_MEASURED,
     NOT_SCORERS,
     PAPER_ETA,
+    REFERENCES,
     ROOT,
     SCORERS,
     accuracy,
     against,
+    beside,
     cells,
     difference,
     differences,
@@ -161,6 +163,9 @@ def scoring(
 TABLES: dict[str, Callable[[], str]] = {
     "celeba": lambda: accuracy("celeba", FACES),
     "polymnist5k": lambda: accuracy("polymnist5k", ("complete", "eta=0.6", "eta=0.8")),
+    "polymnist5k-ten": lambda: beside(
+        dict.fromkeys(("gauge", *REFERENCES, "gauge:v3", *SCORERS[1:]), "polymnist5k"), PAPER_ETA, PAPER_ETA[1:]
+    ),
     "polymnist5k-paired": lambda: differences("polymnist5k", "eta=0.8", ("gauge:v2", "gauge:masked")),
     "polymnist": lambda: accuracy("polymnist/cosine", ETA),
     "polymnist-paired": lambda: differences("polymnist/cosine", "eta=0.8"),
