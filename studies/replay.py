@@ -42,7 +42,8 @@ def train(experiments: dict[str, Any], folder: Path) -> None:
         for split in ("train", "val", "imputer"):
             setattr(job.store, split, few(getattr(job.store, split)))
         method, _ = workspace.method(job)
-        tensors = {f"weights.{name}": tensor.clone() for name, tensor in method.state_dict().items()}
+        weights = {name: tensor for name, tensor in method.state_dict().items() if not name.endswith("_extra_state")}
+        tensors = {f"weights.{name}": tensor.clone() for name, tensor in weights.items()}
         for protocol in {str(job.benchmark.protocols[0]), str(job.benchmark.protocols[-1])}:
             predictions = predict_split(method, few(job.test), parse_protocol(protocol))
             tensors[f"probabilities.{protocol}"] = torch.as_tensor(predictions.probabilities)
