@@ -20,7 +20,8 @@ from gauge_lab.published import PUBLISHED
 from report.ages import write_ages
 from report.commands import command_page
 from report.comparisons import polymnist_methods
-from report.results import DRAWING, GAMMA, GRIDS, METHODS, PAPER_ETA, ROOT, ROWS, SHARED, VOTES, named, table_of
+from report.plus import LEAVES
+from report.results import DRAWING, GAMMA, GRIDS, METHODS, PAPER_ETA, ROOT, ROWS, named, table_of
 from report.trust import draw_trust
 
 DRAWN = ("any_subset", "gauge:masked", "dymo", "gauge:v1", "gauge:v2", "gauge:v3", "gauge")  # against the missing rate
@@ -86,10 +87,15 @@ def main() -> None:
             draw_lines(
                 table.rates(), table.metric, ROOT / "docs" / f"{name}.svg", across="share of the cells missing, γ"
             )
-        table = table_of("leaf99/disjoint", GAMMA, ("gauge_plus", VOTES, *SHARED))
+        parts = {
+            folder: table_of(folder, GAMMA, [row for row in LEAVES if LEAVES[row] == folder])
+            for folder in LEAVES.values()
+        }
         path = ROOT / "docs" / "gauge-plus.svg"
         shown = {**ROWS, "gauge_plus": "GAUGE+", "gauge:masked": "missing units masked, no imputer"}
-        table = replace(table, names=named("leaf99/disjoint", table.rows, shown))
+        names = [named(folder, part.rows, shown) for folder, part in parts.items()]
+        rows = [part.rows for part in parts.values()]
+        table = replace(parts["leaf99/regret"], rows=rows[0] | rows[1], names=names[0] | names[1])
         draw_lines(table.rates(), table.metric, path, across="share of the cells missing, γ")
         table = table_of("ham10000", GAMMA, GRIDS)
         grids = {name: points for name, points in table.grids().items() if name in ("complete", "gamma=0.5", "gamma=1")}

@@ -161,10 +161,10 @@ def _percent(folder: str, row: str, protocol: str) -> float:
     return 100 * mean(result.value for result, _ in seeds(folder, row, protocol).values())
 
 
-def calibration(folder: str, rows: tuple[str, ...], protocols: tuple[str, ...]) -> str:
-    """Expected calibration error in percent and log loss, means over the seeds."""
+def calibration(folders: Mapping[str, str], protocols: tuple[str, ...]) -> str:
+    """Expected calibration error in percent and log loss of rows, each from its folder, means over the seeds."""
     lines = [f"| calibration error, % / log loss | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
-    for row in rows:
+    for row, folder in folders.items():
         measured = [[result for result, _ in seeds(folder, row, protocol).values()] for protocol in protocols]
         means = [[mean(float(getattr(result, key)) for result in group) for key in CALIBRATION] for group in measured]
         shown = " | ".join(f"{100 * error:.1f} / {loss:.3f}" for error, loss in means)
@@ -173,6 +173,9 @@ def calibration(folder: str, rows: tuple[str, ...], protocols: tuple[str, ...]) 
 
 
 CALIBRATION = ("calibration_error", "log_loss")
+LEAVES = dict.fromkeys(("gauge_plus", "late_fusion"), "leaf99/regret") | dict.fromkeys(
+    (VOTES, *SHARED), "leaf99/disjoint"
+)
 HEADLINE = {  # column -> folder of the fair trial, folder of the rows on one backbone, protocol
     "digits, one view of five": ("polymnist/regret", "polymnist/cosine", "eta=0.8"),
     "leaves, one cell of ten": ("leaf99/regret", "leaf99/disjoint", "gamma=0.9"),
@@ -220,5 +223,5 @@ TABLES: dict[str, Callable[[], str]] = {
     **{name: partial(all_rows, trial, (benchmark,), protocols) for name, (benchmark, protocols) in FAIR.items()},
     "polysum-rate1e3": lambda: all_rows(rows_in, ("polysum/rate1e3",), SUMS),
     "plus-goals": plus_goals,
-    "plus-calibration": lambda: calibration("leaf99/disjoint", ("gauge_plus", VOTES, *SHARED), GAMMA_SHOWN),
+    "plus-calibration": lambda: calibration(LEAVES, GAMMA_SHOWN),
 }
