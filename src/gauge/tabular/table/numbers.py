@@ -361,7 +361,7 @@ def _signed(text: str) -> str:
 
 def _singular(unit: str) -> str:
     """What a day and days have in common, a Tag and Tage, a Stunde and Stunden; ms, bps and fps are one of their kind."""
-    return re.sub(r"^(?!\w?[bfqr]ps$)(.{2,})s$|^(.{3,}?)en?$", r"\1\2", unit)
+    return re.sub(r"^(.{3,}?)en?$", r"\1", re.sub(r"^(?!\w?[bfqr]ps$)(.{2,})s$", r"\1", unit))
 
 
 def _with_measure(words: pd.Series, commas: bool) -> Writing | None:
@@ -383,7 +383,7 @@ def _readable(words: pd.Series, read: Callable[[str], float], share: float = MIN
 
 def _written(words: pd.Series, unit: str, commas: bool) -> Writing | None:
     """The writing of numbers with this unit, None if less than most values can be read."""
-    one = re.escape(unit) if unit == _singular(unit) else rf"{re.escape(_singular(unit))}(?:s|en?)?"
+    one = re.escape(unit) if unit == _singular(unit) else rf"{re.escape(_singular(unit))}(?:e?s|en?)?"
     bare = words.str.replace(one, "", regex=True).str.strip().map(_signed) if unit else words
     comma, point = (
         bare.str.contains(
