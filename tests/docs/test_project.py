@@ -96,7 +96,7 @@ def test_the_steps_of_the_dockerfile_lead_to_a_healthy_server(tmp_path):
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
     source, model = tmp_path / "source", tmp_path / "model"
     source.mkdir()
-    frame = pd.DataFrame({"x": range(60), "y": [0, 1] * 30})
+    frame = pd.DataFrame({"x": [0.5, 1.5, 2.0] * 20, "y": [0, 1] * 30})
     GaugeClassifier(epochs=1, verbose=False).fit(frame, "y").save(model)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment["PATH"] = f"{tmp_path / 'env' / 'bin'}:{environment['PATH']}"
