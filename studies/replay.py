@@ -144,7 +144,7 @@ def main() -> None:
                     line = {
                         "run": run.name,
                         "row": row,
-                        "commit": commit,
+                        "trained_commit": commit,
                         "trained": result.trained["code"],
                         "today": today,
                     }
