@@ -285,12 +285,12 @@ def class_weights(given: Any, classes: np.ndarray, labels: np.ndarray) -> list[f
         numbers = classes.dtype.kind in "iuf"  # of which True is 1
         names = [int(name) if numbers and isinstance(name, bool | np.bool_) else name for name in given]
         positions = class_positions(classes, pd.Series(names, dtype=object)).tolist()
+        known = dict.fromkeys(map(str, classes))
         for name, position in zip(given, positions, strict=True):
-            if position < 0 or positions.count(position) > 1:
-                known = dict.fromkeys(map(str, classes)) if position < 0 else {}
-                if str(name) in known or not known:
-                    raise ValueError(f"class_weight: {name!r} is one of several classes, or one twice; give each once")
+            if position < 0 and str(name) not in known:
                 pick(known, str(name), "class")  # an error
+            if position < 0 or positions.count(position) > 1:
+                raise ValueError(f"class_weight: {name!r} is one of several classes, or one twice; give each once")
         given = dict(zip(classes[positions].tolist(), given.values(), strict=True))
     rows = classes[labels] if isinstance(given, str) else classes  # only "balanced" looks at them
     weights = compute_class_weight(given, classes=classes, y=rows)
