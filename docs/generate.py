@@ -76,10 +76,10 @@ def main() -> None:
     (ROOT / "docs" / "commands.md").write_text(command_page(), encoding="utf-8")
     for page in PAGES:
         page.write_text(generated(page.read_text(encoding="utf-8")), encoding="utf-8")
-    table = table_of("polymnist/cosine", PAPER_ETA)
-    family = named("polymnist/cosine", (row for row in table.rows if row != "gauge:v1"), ROWS)
+    table = table_of("polymnist/ten", PAPER_ETA)
+    family = named("polymnist/ten", (row for row in table.rows if row != "gauge:v1"), ROWS)
     draw_rows(table, family, ROOT / "docs" / "polymnist.svg")
-    draw_rows(polymnist_methods(), named("polymnist/cosine", METHODS, METHODS), ROOT / "docs" / "methods.svg")
+    draw_rows(polymnist_methods(), named("polymnist/ten", METHODS, METHODS), ROOT / "docs" / "methods.svg")
     draw_trust(ROOT / "docs" / "trust.svg")
     with matplotlib.rc_context(DRAWING):
         for name in ("leaf99", "ham10000"):

@@ -27,7 +27,7 @@ from report.results import (
 )
 
 PLUS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # table of GAUGE+ -> folders, protocols
-    "plus-polymnist": (("polymnist/plus", "polymnist/cosine", "polymnist/all"), ETA),
+    "plus-polymnist": (("polymnist/plus", "polymnist/ten", "polymnist/all"), ETA),
     "plus-labels256": (("polymnist/regret256", "polymnist/labels256"), ETA),
     **{f"plus-labels{count}": ((f"polymnist/fair{count}", f"polymnist/labels{count}"), ETA) for count in (1024, 4096)},
     "plus-leaf99": (("leaf99/disjoint",), GAMMA),
@@ -177,7 +177,7 @@ LEAVES = dict.fromkeys(("gauge_plus", "late_fusion"), "leaf99/regret") | dict.fr
     (VOTES, *SHARED), "leaf99/disjoint"
 )
 HEADLINE = {  # column -> folder of the fair trial, folder of the rows on one backbone, protocol
-    "digits, one view of five": ("polymnist/regret", "polymnist/cosine", "eta=0.8"),
+    "digits, one view of five": ("polymnist/regret", "polymnist/ten", "eta=0.8"),
     "leaves, one cell of ten": ("leaf99/regret", "leaf99/disjoint", "gamma=0.9"),
     "leaves, image alone": ("leaf99/regret", "leaf99/disjoint", "gamma=1"),
     "house numbers, image alone": ("mst/regret", "mst", "missing=mnist+text"),
