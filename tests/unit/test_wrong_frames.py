@@ -123,10 +123,20 @@ def test_nullable_integers_come_back_as_integers_and_mixed_labels_are_refused(fr
         GaugeClassifier(**OPTIONS).fit(frame, pd.Series([True, 1] * 30, dtype=object))
 
 
-def test_classes_that_differ_only_in_spaces_or_capital_letters_are_reported(caplog):
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [
+        (["no", "yes", "yes ", "Yes"], "classes that differ only in spaces or capital letters ('Yes', 'yes', 'yes ')"),
+        (
+            ["no", "yes", "?", "-"],
+            "a class '?', which counts as missing in other columns; blank these labels if they are unknown",
+        ),
+    ],
+)
+def test_classes_that_may_be_none_are_reported(labels, problem, caplog):
     with caplog.at_level(logging.WARNING):
-        class_numbers(["no", "yes", "yes ", "Yes"] * 5)
-    assert "the target has classes that differ only in spaces or capital letters ('Yes', 'yes', 'yes ')" in caplog.text
+        class_numbers(labels * 5)
+    assert f"the target has {problem}" in caplog.text
 
 
 @pytest.mark.parametrize(

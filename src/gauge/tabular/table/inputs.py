@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from gauge.choices import did_you_mean, pick
-from gauge.tabular.table.cells import cells_of, without_fraction, written_alike
+from gauge.tabular.table.cells import cells_of, is_missing, without_fraction, written_alike
 from gauge.tabular.table.guard import warn
 from gauge.tabular.table.numbers import are_quantities, range_positions
 
@@ -369,6 +369,8 @@ def target_problems(values: pd.Series, rows: int | None = None) -> Iterator[str]
     if alike := written_alike(names):
         first = ", ".join(map(repr, alike[:5]))
         yield f"has classes that differ only in spaces or capital letters ({first}); write those that are the same alike"
+    if unknown := [name for name in names if is_missing(name)]:
+        yield f"has a class {unknown[0]!r}, which counts as missing in other columns; blank these labels if they are unknown"
     if classes > MIN_QUANTITIES and are_quantities(values):
         yield f"has {classes} different numbers; if it is a quantity, divide it into classes (--classes 4, pd.qcut)"
     elif classes > max(2, rows / 2):
