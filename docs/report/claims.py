@@ -96,8 +96,8 @@ def claims() -> str:
             if gain <= 0:  # the paper is not ahead there either
                 continue
             means = [mean(100 * result.value for result, _ in found.values()) for found in (ours, theirs)]
-            own = _sampling_error(means, SAMPLES_HERE[folder.partition("/")[0]])
-            decided = verdict(pair, own, gain, error) + _gates(folder)
+            sampling = _sampling_error(means, SAMPLES_HERE[folder.partition("/")[0]])
+            decided = verdict(pair, sampling, gain, error) + _gates(folder)
             paper = f"{gain:+.2f} ± {error:.2f}"
             lines.append(f"| {title} | {folder}, {protocol} | {paper} | {difference(pair)} | {decided} |")
     for title, count, here in (

@@ -15,6 +15,7 @@ from filelock import FileLock
 from helpers import ONE_THREAD, assert_equal, clinic, command, invoke, mistake
 
 from gauge import GaugeClassifier
+from gauge.cli.options import named
 from gauge.training.checkpoint import load
 
 FIT = ["fit", "train.csv", "--target", "diagnosis", "--epochs", "3"]
@@ -212,6 +213,22 @@ def test_a_quantity_is_divided_into_classes(folder):
     assert result.stdout.splitlines()[0].count("p(") == 3
     assert "p(above " in result.stdout.splitlines()[0]
     assert "accuracy" in result.stderr  # a quantity is the class of its range
+
+
+def test_a_kept_column_of_several_types_cannot_be_parquet(folder, monkeypatch):
+    table = pd.read_csv(folder / "new.csv").drop(columns="photo")
+    for ids in ([*range(30), *map(str, range(20))], [*map(str, range(30)), *range(20)]):
+        table.assign(id=pd.Series(ids, dtype=object)).to_json(folder / "ids.jsonl", orient="records", lines=True)
+        for rows in (5000, 20):
+            monkeypatch.setattr("gauge.tabular.table.arrays.ROWS_AT_ONCE", rows)
+            said = mistake("predict", "model", "ids.jsonl", "--keep", "id", "--out", "p.parquet", cwd=folder)
+            assert "a column to keep has values of several types (" in said
+            assert "write a .csv file" in said
+
+
+def test_a_class_or_a_column_may_have_an_equals_sign():
+    assert named("--class-weight", ["<=50K=2", ">50K=9"], "ill=5") == {"<=50K": "2", ">50K": "9"}
+    assert named("--encoder", ["note=/models/seed=1"], "note=bert") == {"note": "/models/seed=1"}
 
 
 @pytest.mark.parametrize(

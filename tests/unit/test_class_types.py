@@ -27,6 +27,7 @@ def fitted(labels):
         HIGH.astype("int8"),
         HIGH.astype("uint64") + np.uint64(2**63),
         HIGH.astype("float32"),
+        HIGH.astype("float16"),
         np.where(HIGH, "yes", "no").astype("<U9"),
         np.where(HIGH, "yes", "no").astype(object),
         pd.Categorical(np.where(HIGH, "yes", "no")),
@@ -122,6 +123,17 @@ def test_weights_of_classes_are_by_their_names_in_any_writing():
             with pytest.raises(ValueError, match="there is no class 'ill'; known: "):
                 model.fit(ROWS, labels)
         assert model.class_weight_ == [9, 1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [(HIGH, ["true", True]), (HIGH.astype(float), ["1", 1, 1.0]), (np.where(HIGH, "yes ", "no"), ["yes"])],
+)
+def test_the_class_of_a_threshold_is_found_in_any_writing(labels, names):
+    """`gauge fit --positive` finds it so before training, and would fail after it."""
+    model = fitted(labels)
+    for name in names:
+        assert model.with_threshold(0.0, positive=name).predict(ROWS).tolist() == [max(labels.tolist())] * 60
 
 
 def test_labels_of_another_type_score_the_same_or_are_refused(caplog):

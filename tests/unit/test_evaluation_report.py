@@ -130,7 +130,7 @@ def test_a_report_at_a_threshold_counts_what_the_model_decides_of_many_classes(c
     assert "covid from a share beside the most probable other class of" in page
     backwards = rows["k"][200:][::-1]
     assert model.score(test, backwards) < 0.6
-    assert "y and the table have the same index in different orders; labels are matched by position" in caplog.text
+    assert "y and the table have the same index in different orders; they are matched by position" in caplog.text
 
 
 @pytest.mark.parametrize(("metric", "classes"), [("roc_auc", 3), ("precision", 3), ("jaccard", 2)])

@@ -20,6 +20,7 @@ from gauge.reports.evidence import (
     render,
     render_rows,
 )
+from gauge.tabular.evidence.explanation import Explanation
 
 
 def unit(column: str, gate: float | None, *, attention: float = 0.1, kind: str = "number", **changes: object) -> Unit:
@@ -189,6 +190,7 @@ def test_a_script_that_is_not_its_own_does_not_run(tmp_path):
 WRONG = [
     (lambda: unit("age", 0.5, attention=float("nan")), "attention_before of unit 'age' is nan; give a finite value"),
     (lambda: EvidencePage("Page", "l", ()), "the evidence page 'Page' has no rows; give at least one"),
+    (lambda: Explanation(()).to_html("page.html"), "has no rows; give at least one"),
     (lambda: row_of(), "row 'row' has no units; give at least one"),
 ]
 

@@ -69,7 +69,7 @@ def test_validation_is_honest_about_new_patients_only_with_groups():
     assert scores[1] < 0.75
 
 
-def test_wrong_groups_and_times_are_refused_with_a_reason(tmp_path):
+def test_wrong_groups_and_times_are_refused_with_a_reason(tmp_path, caplog):
     table = visits(80)
     model = GaugeClassifier(**LINEAR)
     for options, message in (
@@ -81,6 +81,9 @@ def test_wrong_groups_and_times_are_refused_with_a_reason(tmp_path):
     ):
         with unchecked(), pytest.raises(ValueError, match=message):
             model.fit(table, "diagnosis", **options)
+    with unchecked():
+        model.fit(table, "diagnosis", groups=table["patient"][::-1])
+    assert "groups and the table have the same index in different orders; they are matched by position" in caplog.text
     table.to_csv(tmp_path / "table.csv", index=False)
     with unchecked(), pytest.raises(ValueError, match="groups and time need all rows in memory"):
         model.fit(tmp_path / "table.csv", "diagnosis", groups="patient")

@@ -1,6 +1,7 @@
 """A table of another form than in training is read rightly or refused; no column counts as missing in silence."""
 
 import logging
+from enum import Enum
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,11 @@ from gauge.tabular.table.inputs import beside_missing, class_numbers, class_weig
 
 OPTIONS = {"experts": ["trees", "linear"], "trust": False, "random_state": 0, "verbose": False}
 NETWORK = OPTIONS | {"experts": "network", "epochs": 1, "batch_size": 64}
+
+
+class Ward(str, Enum):  # noqa: UP042 - the text of a StrEnum is its value, that of this one its name
+    EAST = "east"
+    WEST = "west"
 
 
 @pytest.fixture(scope="module")
@@ -206,6 +212,25 @@ def test_weights_of_classes_are_those_of_one_class_each_however_it_is_written():
         class_weights({2: 3}, classes, labels)
     with pytest.raises(ValueError, match="class_weight: 1 is one of several classes"):  # of two that it may be
         class_weights({1: 3}, np.array(["1", "1.0"]), labels)
+
+
+def test_an_enum_is_no_label_as_arrays_cut_its_text():
+    with pytest.raises(ValueError, match="labels are texts, numbers or truth values, but .* is a Ward; make them"):
+        class_numbers([Ward.EAST, Ward.WEST] * 5)
+
+
+def test_the_mask_of_an_array_is_never_lost_in_silence(frame, labels):
+    mask = np.arange(60) < 20
+    target = np.ma.array(labels, mask=mask)
+    model = GaugeClassifier(**OPTIONS | {"experts": "linear"}).fit(frame, target)
+    assert model.n_rows_["train"] == 40
+    assert model.classes_.dtype == np.int64
+    rows = np.ma.array(np.arange(120).reshape(60, 2), mask=np.stack([mask, ~mask], 1))
+    plain, frame = rows.astype(float).filled(np.nan), pd.DataFrame(rows, columns=["age", "dose"])
+    assert np.array_equal(model.fit(frame, labels).predict_proba(rows), model.predict_proba(frame))
+    masked = model.fit(rows, labels).predict_proba(rows)
+    assert np.array_equal(masked, model.fit(plain, labels).predict_proba(plain))
+    assert list(model.missing_rates_.values()) == [1 / 3, 2 / 3]
 
 
 @pytest.mark.parametrize("missing", [np.nan, None, pd.NA, " "])

@@ -84,11 +84,11 @@ def seconds(text: str) -> float:
 
 
 def named(option: str, texts: list[str] | None, example: str) -> dict[str, str]:
-    """The values of NAME=VALUE by name; a value may contain equals signs."""
+    """The values of NAME=VALUE by name; a path may contain equals signs, and any other value follows the last one."""
     values = {}
     for text in texts or []:
-        name, _, value = text.partition("=")
+        name, _, value = text.partition("=") if option == "--encoder" else text.rpartition("=")
         if not name or not value:
-            raise ValueError(f"{option} {name!r} is not NAME=VALUE; write for example {example}")
+            raise ValueError(f"{option} {text!r} is not NAME=VALUE; write for example {example}")
         values[name] = value
     return values

@@ -130,12 +130,18 @@ def predictions_file(file: BinaryIO, ending: str, *, raw: bool = False) -> Itera
     def write_parquet(predictions: pd.DataFrame) -> None:
         nonlocal writer
         rows = predictions.rename_axis("row").reset_index()
-        if writer is None:
-            fields = pa.Schema.from_pandas(rows, preserve_index=False)
-            fields = [each.with_type(pa.string()) if pa.types.is_null(each.type) else each for each in fields]
-            writer = ParquetWriter(file, pa.schema(fields))
-        writer.write_table(pa.Table.from_pandas(rows, writer.schema, preserve_index=False))
+        try:
+            if writer is None:
+                fields = pa.Schema.from_pandas(rows, preserve_index=False)
+                fields = [each.with_type(pa.string()) if pa.types.is_null(each.type) else each for each in fields]
+                writer = ParquetWriter(file, pa.schema(fields))
+            writer.write_table(pa.Table.from_pandas(rows, writer.schema, preserve_index=False))
+        except pa.ArrowException as error:
+            reason = "; ".join(map(str, error.args))
+            raise ValueError(f"a column to keep has values of several types ({reason}); write a .csv file") from error
 
-    yield write_parquet
-    if writer is not None:
-        writer.close()
+    try:
+        yield write_parquet
+    finally:  # also of an error, or the writer would complain of a closed file when it is collected
+        if writer is not None:
+            writer.close()

@@ -809,6 +809,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _from_array(self, X: Any, y: Any = "no_validation", **options: Any) -> tuple[pd.DataFrame, Any]:
         """Rows and labels as scikit-learn validates them: only arrays of numbers pass."""
         inputs.check_array_like(X)
+        X = pd.DataFrame(X).to_numpy() if isinstance(X, np.ma.MaskedArray) else X  # NaN where it is masked
         try:
             valid = validate_data(self, X, y, dtype="numeric", ensure_all_finite="allow-nan", **options)
         except ValueError as error:

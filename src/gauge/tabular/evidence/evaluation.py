@@ -291,14 +291,15 @@ def others(model: TableClassifier, rows: Any, classes: Sequence[Any], protocol: 
 
 
 def positive_class(classes: Sequence[Any], wanted: Any, threshold: Any) -> int | None:
-    """Return the number of the class that is looked for: by name, the second of two, or none of more, where a threshold is
-    an error."""
+    """Return the number of the class that is looked for: by name in any writing, the second of two, or none of more, where a
+    threshold is an error."""
     names = {str(label): number for number, label in enumerate(classes)}
     if wanted is None and len(classes) != 2 and threshold is not None:
         raise ValueError(f"a threshold needs one class to look for; choose one of {list(classes)[:20]}")
     if wanted is None:
         return 1 if len(classes) == 2 else None
-    return pick(names, str(wanted), "class")
+    position = int(class_positions(classes, pd.Series([wanted], dtype=object))[0])
+    return position if position >= 0 else pick(names, str(wanted), "class")
 
 
 def _confusion(labels: np.ndarray, decided: np.ndarray, names: Sequence[str]) -> pd.DataFrame:

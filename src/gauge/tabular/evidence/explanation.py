@@ -99,7 +99,7 @@ class Explanation:
         """The mean size of the effect of every column, with the ends of its 95 % interval."""
         sizes = self.effects.abs()
         values = sizes.to_numpy(float)
-        mean, low, high = mean_interval(values) if len(self) > 1 else (values[0],) * 3
+        mean, low, high = mean_interval(values) if len(self) > 1 else (values.sum(0),) * 3
         return {name: Gain(*each) for name, *each in zip(sizes.columns, mean, low.clip(0), high, strict=True)}
 
     def to_html(self, path: str | Path) -> None:

@@ -67,7 +67,7 @@ def from_array(rows: Any) -> pd.DataFrame:
     """A matrix of numbers or of any objects, without names."""
     check_array_like(rows)
     warn("the rows are an array without names; columns are read by position, as in training")
-    if isinstance(rows, list) or getattr(rows, "dtype", np.dtype(float)).kind in "OUST":
+    if isinstance(rows, list | np.ma.MaskedArray) or getattr(getattr(rows, "dtype", None), "kind", "f") in "OUST":
         return pd.DataFrame(rows, dtype=object)
     from sklearn.utils import check_array
 
@@ -112,11 +112,13 @@ def by_position(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 
 def as_labels(y: Any) -> Any:
-    """Labels of an extension type of pandas as what they hold; scikit-learn would turn truth values into 0.0 and 1.0."""
+    """Labels of an extension type of pandas as what they hold, as scikit-learn would turn truth values into 0.0 and 1.0;
+    those of a masked array, which would lose its mask, and in half precision, of which pandas makes no index."""
     kind = getattr(y, "dtype", None)
     if isinstance(kind, pd.CategoricalDtype) and isinstance(kind.categories.dtype, pd.IntervalDtype):
         y = pd.Series(y).cat.rename_categories(str)  # ranges, as `pd.qcut` gives them
-    return pd.Series(y).astype(object).infer_objects() if isinstance(kind, pd.api.extensions.ExtensionDtype) else y
+    own = isinstance(kind, pd.api.extensions.ExtensionDtype) or kind == np.float16 or isinstance(y, np.ma.MaskedArray)
+    return pd.Series(y).astype(object).infer_objects() if own else y
 
 
 def labels_of(rows: Any, y: Any, count: int) -> pd.Series:
@@ -132,11 +134,11 @@ def labels_of(rows: Any, y: Any, count: int) -> pd.Series:
     return labels
 
 
-def warn_of_order(rows: Any, y: Any) -> None:
-    """Warn where labels have the index of the rows in another order."""
+def warn_of_order(rows: Any, y: Any, name: str = "y") -> None:
+    """Warn where labels, or other values of rows, have the index of the rows in another order."""
     both = isinstance(y, pd.Series) and isinstance(rows, pd.DataFrame)
     if both and not y.index.equals(rows.index) and set(y.index) == set(rows.index):
-        logger.warning("y and the table have the same index in different orders; labels are matched by position")
+        logger.warning("%s and the table have the same index in different orders; they are matched by position", name)
 
 
 def without_target(rows: Any, name: str) -> tuple[pd.DataFrame, pd.Series]:
@@ -239,6 +241,7 @@ def values_by_row(frame: pd.DataFrame, given: Any, what: str) -> pd.Series:
     """A column of the table, by its name, or a value that is given for each row."""
     if isinstance(given, str):
         given = frame[pick({str(name): name for name in frame}, given, f"column of {what}s")]
+    warn_of_order(frame, given, f"{what}s")
     values = pd.Series(given).reset_index(drop=True)
     if len(values) != len(frame):
         raise ValueError(f"there are {len(values)} {what}s for {len(frame)} rows; give a {what} for each row")
@@ -418,7 +421,8 @@ def _type_name(label: Any) -> str:
         return "a truth value"
     if isinstance(label, Number) and not isinstance(label, Decimal | np.timedelta64):
         return "a number"
-    return "a text" if isinstance(label, str) else f"a {type(label).__name__}"
+    # the text of an enum with a mixed-in str is its name, which arrays cut to the length of its value
+    return "a text" if isinstance(label, str) and str(label) == label else f"a {type(label).__name__}"
 
 
 def _class_name(label: Any) -> str:
