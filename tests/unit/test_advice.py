@@ -74,7 +74,7 @@ def test_a_value_is_worth_less_once_the_row_has_its_copy(model, fresh):
 def test_costs_change_the_order_and_end_the_advice(model, fresh):
     rows = hidden(fresh.dropna()[:40], "strong", "copy", "weak")
     free = model.advise(rows)
-    dear = model.advise(rows, costs={"strong": 1000})
+    dear = model.advise(rows, costs={"strong": np.int64(1000)})
     assert set(free.groupby("row").first()["column"]) <= {"strong", "copy"}
     assert set(dear[dear["advised"]].groupby("row").first()["column"]) == {"copy"}
     assert np.allclose(dear["gain_per_cost"], dear["gain"] / dear["cost"])

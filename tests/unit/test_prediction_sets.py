@@ -167,7 +167,7 @@ def test_sets_by_class_are_the_same_in_python_on_the_command_line_exported_and_o
 
     rows = ward.test.drop(columns="diagnosis").head(40)
     held = ward.model.predict_set(rows, 0.85, by_class=True)
-    assert (held != ward.model.predict_set(rows, 0.85)).any()
+    assert (held != ward.model.predict_set(rows, np.float32(0.85))).any()
     expected = [ward.model.classes_[row].tolist() for row in held]
     rows.to_csv(tmp_path / "rows.csv", index=False)
     with unchecked():

@@ -10,6 +10,7 @@ for each class, from the rows held out of that class: sets then hold the rows of
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
+from numbers import Real
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
@@ -95,7 +96,7 @@ class PredictionSets:
 
 
 def check_coverage(coverage: float) -> None:
-    if isinstance(coverage, bool) or not isinstance(coverage, int | float) or not 0 < coverage < 1:
+    if isinstance(coverage, bool) or not isinstance(coverage, Real) or not 0 < coverage < 1:
         raise ValueError(f"coverage is {coverage!r}; give a share between 0 and 1, for example 0.9")
 
 
