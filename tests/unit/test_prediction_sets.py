@@ -120,6 +120,8 @@ def test_few_rows_give_no_sets_and_a_coverage_is_a_share(ward):
     for coverage in (0, 1, 90, True, "0.9"):
         with unchecked(), pytest.raises(ValueError, match=f"coverage is {coverage!r}; give a share between 0 and 1"):
             ward.model.predict_set(ward.test, coverage)
+    with unchecked():
+        assert (ward.model.predict_set(ward.test, np.float32(0.75)) == ward.model.predict_set(ward.test, 0.75)).all()
 
 
 def test_predict_writes_the_sets_and_says_how_many_rows_it_abstains_from(ward, tmp_path):
@@ -167,7 +169,7 @@ def test_sets_by_class_are_the_same_in_python_on_the_command_line_exported_and_o
 
     rows = ward.test.drop(columns="diagnosis").head(40)
     held = ward.model.predict_set(rows, 0.85, by_class=True)
-    assert (held != ward.model.predict_set(rows, np.float32(0.85))).any()
+    assert (held != ward.model.predict_set(rows, 0.85)).any()
     expected = [ward.model.classes_[row].tolist() for row in held]
     rows.to_csv(tmp_path / "rows.csv", index=False)
     with unchecked():

@@ -12,7 +12,6 @@ as fast. How many more predictions are right is a regression on I in the same wa
 """
 
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,7 +95,7 @@ def check_costs(costs: Mapping[str, Any] | None, names: Sequence[str]) -> np.nda
     values = dict.fromkeys(names, 1.0)
     for name, cost in (costs or {}).items():
         pick(values, name, "column with a cost")
-        if cost is not None and (isinstance(cost, bool) or not isinstance(cost, Real) or not cost > 0):
+        if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int | float | np.number) or not cost > 0):
             raise ValueError(
                 f"the cost of {name!r} is {cost!r}; give a number above zero, or None where it cannot be had"
             )
