@@ -130,6 +130,17 @@ def test_a_network_that_looks_at_values_cannot_be_traced():
         trace(Peeking(), [helpers.noise(3, 2)])
 
 
+class Slope(nn.Module):
+    def forward(self, values):
+        with torch.enable_grad():
+            leaf = values.detach().requires_grad_()
+            return torch.autograd.grad((nn.functional.silu(leaf) + nn.functional.mish(leaf)).sum(), leaf)
+
+
+def test_the_gradient_of_an_activation_that_onnx_does_not_have_is_made_of_what_it_has():
+    assert differences(Slope(), [helpers.noise(6, 5)], ["slope"])["slope"] < 1e-6
+
+
 class Bag(nn.EmbeddingBag):
     def forward(self, values):
         return super().forward(values.long())

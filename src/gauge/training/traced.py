@@ -66,15 +66,18 @@ def cycled(tensor: Tensor, count: int) -> Tensor:
 
 def trace(module: nn.Module, tensors: Sequence[Tensor]) -> torch.export.ExportedProgram:
     """A module as one program for any number of samples; backward passes inside it become part of the program."""
+    from torch._decomp import get_decompositions
     from torch.fx.experimental.proxy_tensor import make_fx  # it imports sympy, which takes a second
 
     # while tracing, equal sizes count as the same size, so the number of samples should be one that nothing else has
     tensors = [cycled(tensor, 211) for tensor in tensors]
     any_count = tuple({0: torch.export.Dim.DYNAMIC} for _ in tensors)
     restriding = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_.default)  # ends pooling over all pixels
+    without_form: Any = get_decompositions([torch.ops.aten.silu_backward, torch.ops.aten.mish_backward])  # in ONNX
     with _tracing():
         # torch.export does not trace through torch.autograd.grad, make_fx does
-        graph = make_fx(lambda *given: module(*given), tracing_mode="symbolic", _allow_non_fake_inputs=True)(*tensors)
+        tracing = make_fx(lambda *given: module(*given), without_form, "symbolic", _allow_non_fake_inputs=True)
+        graph = tracing(*tensors)
         for node in graph.graph.nodes:
             if node.target in restriding and _same_layout(*node.args[:3]):
                 node.replace_all_uses_with(node.args[0])
@@ -131,5 +134,5 @@ def _tracing() -> Iterator[None]:
         reason = str(error).partition("\n")[0]
         raise ValueError(
             f"the network cannot be traced ({reason}); components in it must compute with tensors alone, for any number of "
-            "samples, and not depend on their values"
+            "samples (x.shape[0], not len(x)), and not depend on their values"
         ) from error

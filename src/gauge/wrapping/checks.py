@@ -1,5 +1,6 @@
 """What a batch shows about a model of another library: whether it can be gated, and what passes a closed gate."""
 
+from contextlib import suppress
 from functools import partial
 
 import torch
@@ -7,7 +8,7 @@ from torch import Tensor
 
 from gauge.paper.gauge import attention_bias
 from gauge.wrapping.classifier import TokenClassifier, evaluated, logits_of
-from gauge.wrapping.inputs import contents
+from gauge.wrapping.inputs import contents, without
 
 ROUNDING = 1e-6  # absolute difference that it explains
 
@@ -165,7 +166,7 @@ def check_gradient(classifier: TokenClassifier) -> None:
 @torch.no_grad()
 def measured_average(classifier: TokenClassifier) -> float:
     """How far closing a gate of the average is from removing the token, as a share of its effect: from the head's answer
-    without that state or, where a head needs as many as there are tokens, from its answer to their mean in place of each."""
+    without that state or, where no input can be shortened to fit that, from its answer to their mean in place of each."""
     assert classifier.average is not None
     tokens, visible = classifier.tokens, classifier.visible
     first = 0 if classifier.average.over_fixed else classifier.fixed
@@ -182,11 +183,11 @@ def measured_average(classifier: TokenClassifier) -> float:
         for position in range(0, count, 1 + (count - 1) // 4):
             closed = gates * (torch.arange(count, device=gates.device) != position)
             bias, column = attention_bias(closed), classifier.fixed + position
-            averaged = classifier(tokens, bias).float()
-            try:
-                apart = averaged - classifier.reread(bias, partial(_without, position=column)).float()
-            except (RuntimeError, ValueError, LookupError):  # such as a mask for every token
+            averaged, removed = classifier(tokens, bias).float(), _answer_without(classifier, bias, column)
+            if removed is None:
                 apart = own - classifier.reread(attention_bias(gates), levelled).float()
+            else:
+                apart = averaged - removed.float()
             chosen = visible[:, position]
             # rounding is no effect
             effect = (own - averaged)[chosen].norm() + 1e-3 * own[chosen].norm() + ROUNDING
@@ -194,8 +195,20 @@ def measured_average(classifier: TokenClassifier) -> float:
     return min(1.0, max(shares))
 
 
-def _without(states: Tensor, position: int) -> Tensor:
-    return torch.cat([states[:, :position], states[:, position + 1 :]], 1)
+def _answer_without(classifier: TokenClassifier, bias: Tensor, position: int) -> Tensor | None:
+    """The head's answer without the state at a position, and without what the inputs have there if the head needs as much
+    of both, as of a mask; None if it needs as many states as there are."""
+    others: list[Tensor] = []
+
+    def remove(states: Tensor) -> Tensor:
+        others.append(without(states, position))
+        return others[0]
+
+    shorter = classifier.shortened(position)
+    for attempt in (partial(classifier.reread, bias, remove), partial(shorter.reread, None, lambda _: others[0])):
+        with suppress(RuntimeError, ValueError, LookupError):
+            return attempt()
+    return None
 
 
 @torch.no_grad()
@@ -208,7 +221,7 @@ def measured_leak(classifier: TokenClassifier, *, last: bool = False) -> float |
     gates = torch.where(visible, 1.0, 0.0)
 
     def logits(moved: Tensor, gates: Tensor) -> Tensor:
-        return classifier(moved, attention_bias(gates)).float()
+        return classifier(moved, attention_bias(gates)).float().nan_to_num()  # a class may be ruled out by -inf
 
     effects, left = [], []
     probes = 1 if last else 4  # for each sample, spread over the tokens of all

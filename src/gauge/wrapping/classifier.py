@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gauge.backbones.blocks import find_blocks
 from gauge.nn.interception import AttentionBias
 from gauge.paper.gauge import GATE_FLOOR, attention_bias
-from gauge.wrapping.inputs import altered, contents, differentiable, named_inputs, repeated, text_of
+from gauge.wrapping.inputs import altered, contents, differentiable, mapped, named_inputs, repeated, text_of, without
 
 Output = Any  # what the model returns: logits, or a Hugging Face output
 
@@ -165,7 +165,8 @@ class TokenClassifier:
         """The attention of the last block, where s counts all positions."""
         weights = self.attend(tokens, attn_bias).weights
         assert weights is not None
-        return weights
+        heads_last = weights.shape[1] == weights.shape[3] != weights.shape[2]  # [b, s, h, s]
+        return weights.transpose(1, 2) if heads_last else weights
 
     def attend(self, tokens: Float[Tensor, "b n c"], attn_bias: Tensor | None = None) -> AttentionBias:
         if attn_bias is None:
@@ -246,9 +247,25 @@ class TokenClassifier:
             )
         return sequence, others
 
-    def reread(self, attn_bias: Tensor, change: Callable[[Tensor], Tensor]) -> Float[Tensor, "b k"]:
+    def shortened(self, position: int) -> "TokenClassifier":
+        """The same classifier of samples without a position, also in inputs that have an entry for each."""
+        sequence, tokens = torch.cat([self.prefix, self.tokens], 1), self.tokens.shape[1]
+        size = sequence.shape[1]
+
+        def shorten(tensor: Tensor) -> Tensor:
+            sized = tensor.ndim in (2, 3) and tensor.shape[1] in (size, tokens)
+            return without(tensor, position - size + tensor.shape[1]) if sized else tensor
+
+        other = copy.copy(self)
+        other.args, other.inputs = mapped((self.args, self.inputs), shorten)
+        other.positions_visible = without(self.positions_visible, position)
+        other._split(without(sequence, position), self.fixed)
+        return other
+
+    def reread(self, attn_bias: Tensor | None, change: Callable[[Tensor], Tensor]) -> Float[Tensor, "b k"]:
         """The logits if the head reads other states than those that it averages."""
-        with AttentionBias(self._over_sequence(attn_bias)), self._averaged(change):
+        gated = nullcontext() if attn_bias is None else AttentionBias(self._over_sequence(attn_bias))
+        with gated, self._averaged(change):
             return logits_of(self._run(self.tokens, {}), self.model)
 
     def _averaged(self, change: Callable[[Tensor], Tensor]) -> AbstractContextManager[Any]:

@@ -55,6 +55,11 @@ def repeated(value: Any, samples: int, rows: int) -> Any:
     return mapped(value, stacked)
 
 
+def without(value: Tensor, position: int) -> Tensor:
+    """The tensor without a position of its second axis."""
+    return torch.cat([value[:, :position], value[:, position + 1 :]], 1)
+
+
 def differentiable(value: Any) -> Any:
     """Tensors that were made in inference mode as such that the scoring pass can use."""
     with torch.inference_mode(False):

@@ -95,7 +95,9 @@ def check_costs(costs: Mapping[str, Any] | None, names: Sequence[str]) -> np.nda
     values = dict.fromkeys(names, 1.0)
     for name, cost in (costs or {}).items():
         pick(values, name, "column with a cost")
-        if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int | float | np.number) or not cost > 0):
+        if cost is not None and (
+            isinstance(cost, bool) or not isinstance(cost, int | float | np.number) or not cost > 0
+        ):
             raise ValueError(
                 f"the cost of {name!r} is {cost!r}; give a number above zero, or None where it cannot be had"
             )
