@@ -518,6 +518,8 @@ def test_sparse_tensors_and_labels_in_a_data_frame_are_read():
     assert (data.inputs["words"].tolist(), data.labels.tolist()) == (torch.eye(2).tolist(), [0, 1])
     assert gather({"words": [torch.ones(2).to_sparse(), None], "b": [1, 2]}).observed["words"].tolist() == [True, False]
     assert gather({"bits": [np.array([7], np.uint16), None], "b": [1, 2]}).inputs["bits"].tolist() == [[7], [0]]
+    table = pytest.importorskip("polars").DataFrame({"age": [7, None], "iron": [0.5, 1.0]})
+    assert gather({"table": table}).observed["table"].tolist() == [[True, True], [False, True]]
 
 
 class Labelled(torch.utils.data.Dataset):
@@ -689,6 +691,11 @@ class Double(nn.Module):
         return values.double()
 
 
+class Counting(nn.Flatten):
+    def get_extra_state(self):
+        return {"calls": 0}
+
+
 @pytest.mark.parametrize(
     ("module", "message"),
     [
@@ -707,6 +714,7 @@ class Double(nn.Module):
             r"if they are codes, give a tensor of whole numbers \(in check_encoder, dtype=torch.long\)",
         ),
         ("mlp", "an encoder is an nn.Module, not a str"),
+        (Counting(), r"Counting has \['_extra_state'\] in its state, no tensors that a file could hold; make buffers"),
         (nn.LazyLinear(4), "LazyLinear has layers that do not know their size; call it once on samples"),
         (
             nn.Sequential(nn.Flatten(), Double()),

@@ -52,13 +52,16 @@ def _read(backbone: Callable[..., Tensor], sequence: Tensor) -> tuple[Callable[.
     try:
         double = copy.deepcopy(backbone).double() if isinstance(backbone, nn.Module) else backbone
         return double, sequence.double(), double(sequence.double(), None)
-    except RuntimeError:  # it holds tensors of its own precision, or the width is wrong
+    except (RuntimeError, TypeError):  # it holds tensors of its own precision, or what it is called with is wrong
         pass
     try:
         return backbone, sequence, backbone(sequence, None)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         dim = sequence.shape[-1]
-        raise ValueError(f"the backbone does not run on tokens of width {dim}; check dim={dim} ({error})") from error
+        raise ValueError(
+            f"the backbone does not run on tokens of width {dim} and a bias or None; check dim={dim} and its arguments "
+            f"({error})"
+        ) from error
 
 
 class _Checks:

@@ -138,6 +138,8 @@ def _plain(given: Any) -> Tensor | list[Any]:
             raise TypeError(str(wrong)[:80])  # dates, durations
         given = given.to_numpy(np.float64, copy=True)
     given = given.to_numpy(copy=True) if isinstance(given, pd.Series) else given
+    if hasattr(given, "__array__") and not isinstance(given, Tensor | np.ndarray):
+        given = np.array(given)  # of polars, whose DataFrames are read by columns
     if isinstance(given, Tensor):
         return list(given.unbind()) if given.is_nested else _tensor(given)
     return _tensor(given) if isinstance(given, np.ndarray) and given.dtype != object else list(given)

@@ -96,6 +96,8 @@ def _checked(module: nn.Module, shape: Sequence[int], dtype: torch.dtype) -> Flo
         raise ValueError(f"an encoder is an nn.Module, not {given}; give a module (call its class), or a name of ours")
     if any(isinstance(each, nn.UninitializedParameter) for each in module.parameters()):
         raise ValueError(f"{name} has layers that do not know their size; call it once on samples, or give the sizes")
+    if extra := [key for key, each in module.state_dict().items() if not isinstance(each, Tensor)]:
+        raise ValueError(f"{name} has {extra} in its state, no tensors that a file could hold; make buffers of them")
     module, device = copy.deepcopy(module).eval(), next(module.parameters(), torch.empty(0)).device
     readable = dtype.is_floating_point or dtype == torch.uint8  # bytes are read as numbers from 0 to 1
     samples = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0)) if readable else torch.zeros(3, *shape)
