@@ -208,6 +208,7 @@ class WrongAttention(Backbone):
         (returns_a_tuple, r"the backbone maps \[3, 6, 16\] to tuple; return the sequence as one tensor"),
         (attends_over_the_batch, r"one sample's content changes another's output; attend .* batch_first=True"),
         (3, "a backbone is a Backbone or a function, not 3; give one"),
+        (nn.Linear(DIM, DIM), "does not run on tokens of width 16 and a bias or None; check dim=16 and its arguments"),
         (mixes_samples, "one sample's bias changes another's output; keep the bias's first axis aligned"),
         (reads_the_first_row_of_a_square_bias, r"a bias of shape \[b, 1, s, s\] differs from the same one of shape"),
         (hides_everything, "CLS does not react to a unit whose bias is 0; the bias hides keys"),

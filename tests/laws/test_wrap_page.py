@@ -89,4 +89,7 @@ def test_names_and_images_have_to_fit_the_tokens(tmp_path):
     )
     with pytest.raises(ValueError, match="6 tokens do not form a grid on 16 x 16 pixels; leave images out"):
         explanation.to_html(tmp_path / "page.html", images=torch.zeros(2, 3, 16, 16))
+    for given in ({"labels": ["yes"]}, {"images": torch.zeros(3, 3, 16, 16)}):
+        with pytest.raises(ValueError, match="has [13] of the 2 samples explained; give one for each"):
+            explanation.to_html(tmp_path / "page.html", **given)
     assert not (tmp_path / "page.html").exists()
