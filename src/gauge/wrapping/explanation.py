@@ -121,6 +121,11 @@ class TokenExplanation:
         """
         from gauge.reports.evidence import EvidencePage, render
 
+        for kind, given in (("images", images), ("labels", labels)):
+            if given is not None and len(given) != len(self.logits):
+                raise ValueError(
+                    f"{kind} has {len(given)} of the {len(self.logits)} samples explained; give one for each"
+                )
         if names is not None and images is None:
             self._check_names(names)
         rows = tuple(
