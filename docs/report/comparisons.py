@@ -75,7 +75,7 @@ def methods(folder: str) -> str:
 
 
 def polymnist_methods() -> Table:
-    """All methods on PolyMNIST. GAUGE's rows are those of the comparison with five seeds; another method differs from GAUGE
+    """All methods on PolyMNIST. GAUGE's rows are those of the comparison on ten backbones; another method differs from GAUGE
     beyond chance by the seeds that both have."""
     others = table_of("polymnist/all", PAPER_ETA, METHODS, paper=PUBLISHED["polymnist"])
     ours = table_of("polymnist/ten", PAPER_ETA, METHODS, pairs=pairs("polymnist/ten"))
